@@ -1,7 +1,7 @@
 """Activations. Axes: t rows, d features.
 
-Slopes stand as the known systems write them: the engine reads off this text what rounding may
-cost, so what 1 − y² loses in a tail, a right implementation may lose there too.
+Slopes are written as the known systems write them. The engine takes the rounding that it allows
+from this text: the digits that 1 − y² loses in a tail, a right implementation may lose there too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AVOIDED = (-1.25, -1.0, -0.75, 0.0, 1.0)
 
 
 def shaped(primals: Any, single: Any = None) -> tuple[Sample, ...]:
-    """Samples of `primals(draw, *shape)` in which the shape is at fault, not the number."""
+    """Samples of `primals(draw, *shape)` with hard shapes and ordinary numbers."""
     return (
         Sample(
             name="cube",
@@ -50,7 +50,7 @@ def shaped(primals: Any, single: Any = None) -> tuple[Sample, ...]:
 
 
 def shapes(points: Any) -> tuple[Sample, ...]:
-    """Samples of one primal, whose values keep away from `points`."""
+    """Samples of one primal whose values keep a distance from `points`."""
     return shaped(
         lambda draw, *shape: (draw.away(points, *shape),),
         lambda draw, *shape: (np.abs(draw.away(points, *shape)),),  # where slopes are positive
@@ -61,7 +61,7 @@ SHAPES = shapes(AVOIDED)  # every operator of one primal meets these
 
 
 def beside(point: float, ulps: int = 1) -> list[float]:
-    """A kink with a neighbour on each side: float32's next number, or its first normal one."""
+    """A kink and its neighbours on both sides: float32's next number, or its first normal one."""
     step = ulps * float(np.spacing(np.float32(point))) if point else 2.0**-126
     return [point - step, point, point + step]
 
@@ -249,7 +249,7 @@ leaky_relu = OpSpec(
 
 
 def elu_forward(xp, x, *, alpha=1.0):
-    below = xp.minimum(x, 0)  # exp must not overflow on the side that is not taken
+    below = xp.minimum(x, 0)  # keeps exp finite in the branch that is not taken
     return xp.where(x > 0, x, alpha * (xp.exp(below) - 1))
 
 
@@ -845,7 +845,7 @@ HARD_SAMPLES = (
     ),
     Sample(
         name="beside",
-        # Two: in float32 x + 3 rounds to 6 where x is one ulp below 3, and may.
+        # Two ulp: one ulp below 3, x + 3 may round to 6 in float32.
         primals=lambda draw: (np.array([*beside(-3.0, 2), 0.5, *beside(3.0, 2)]),),
         hunts="a tolerance around a bound: two ulps inside are inside, two outside are outside",
         at_kink=True,
@@ -989,7 +989,7 @@ relu_squared = OpSpec(
 
 
 def _kept(p: float, inverted: bool) -> float:
-    """What a kept element is multiplied by; nothing is kept for p = 1."""
+    """The factor of a kept element; for p = 1 none is kept."""
     if not inverted:
         return 1.0
     return 0.0 if p == 1 else 1 / (1 - p)
@@ -1078,23 +1078,4 @@ dropout = OpSpec(
             "128 that is left out",
         ),
     ),
-)
-
-OPERATORS = (
-    relu,
-    leaky_relu,
-    elu,
-    clamp,
-    tanh,
-    tanh_back,
-    sigmoid,
-    sigmoid_back,
-    softcap,
-    softcap_back,
-    softplus,
-    mish,
-    hardswish,
-    hardsigmoid,
-    relu_squared,
-    dropout,
 )

@@ -79,7 +79,7 @@ softmax = OpSpec(
         ),
         Sample(
             name="saturated",
-            # One ordinary row: where all are saturated, float32 leaves nothing to judge by.
+            # One ordinary row: if all rows were saturated, float32 would hold no information.
             primals=lambda draw: (draw.normal(3, 7) * np.array([[8.0], [8.0], [1.0]]),),
             hunts="gradients of saturated rows cut off or made up",
         ),
@@ -892,7 +892,7 @@ grouped_query_attention = OpSpec(
             hunts="backward that masks where forward does not",
         ),
         Sample(
-            name="more-queries",  # aligned at the bottom right, two of them see no slot
+            name="more-queries",  # aligned at the bottom right: two queries see no slot
             primals=lambda draw: _qkv(draw, (2, 5, 2), (1, 3, 2)),
             hunts="0/0 in a row without slots, which must give 0 and no gradient",
         ),
@@ -999,7 +999,7 @@ sliding_window_attention = OpSpec(
             hunts="a window of 0 taken for none; dq and dk other than 0",
         ),
         Sample(
-            name="more-queries",  # the first of them see no slot
+            name="more-queries",  # the first queries see no slot
             primals=lambda draw: _qkv(draw, (6, 2), (2, 2)),
             hunts="0/0 in a row without slots, which must give 0 and no gradient",
         ),
@@ -1126,7 +1126,7 @@ sink_attention = OpSpec(
             hunts="exp without the maximum taken out, gradients cut off at weights near 1",
         ),
         Sample(
-            name="more-queries",  # two of them see the sink alone
+            name="more-queries",  # two queries see only the sink
             primals=lambda draw: _with_sink(draw, (2, 4, 2), (2, 2, 2)),
             hunts="0/0 in a row that sees no slot: all its weight is the sink's",
         ),
@@ -1230,19 +1230,4 @@ softcapped_attention = OpSpec(
             hunts="more than one block of 32 keys: the rescaling of what was summed before",
         ),
     ),
-)
-
-OPERATORS = (
-    softmax,
-    masked_softmax,
-    masked_attention,
-    mix_by_attention,
-    attention,
-    packed_attention,
-    flash_attn,
-    flash_ff,
-    grouped_query_attention,
-    sliding_window_attention,
-    sink_attention,
-    softcapped_attention,
 )

@@ -12,7 +12,7 @@ from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample
 
 # ── samples of several operators ─────────────────────────────────────────────────────────────
 
-# An operand that is repeated, in every way; y keeps 1/2 distance from 0, so div takes it too.
+# Every way to repeat an operand; y keeps a distance of 1/2 from 0, so that div can use it.
 REPEATED = (
     Sample(
         name="row",
@@ -62,7 +62,7 @@ SAME_SHAPE = Dialect(name="same-shape", says="ggml: two operands of one shape")
 
 
 def _shapes(values: Any, single: Any, *more: Sample) -> tuple[Sample, ...]:
-    """Samples of `values(draw, *shape)` in which the shape is at fault, not the number; `more`."""
+    """Samples of `values(draw, *shape)` with hard shapes and ordinary numbers, and `more`."""
     return (
         Sample(
             name="square",
@@ -89,7 +89,7 @@ def _shapes(values: Any, single: Any, *more: Sample) -> tuple[Sample, ...]:
 
 
 def _tiles(values: Any) -> Sample:
-    """More than a block of 256 threads, or an index of one byte; and a tail behind 128."""
+    """More elements than 256 threads, or an index of one byte; and a tail behind 128."""
     return Sample(
         name="tiles",
         primals=lambda draw: (values(draw, 263),),
@@ -571,7 +571,7 @@ def _quarter_up(draw: Any, *shape: int) -> Any:
     return draw.uniform(0.25, 2.0, *shape)
 
 
-# Where an operator is defined above 0 only.
+# For operators that are defined above 0 only.
 POSITIVE_SHAPES = _shapes(_quarter_up, _quarter_up, _tiles(_quarter_up))
 
 
@@ -680,7 +680,7 @@ def _distance_from_zero(xp: Any, x: Any, **attrs: Any) -> Any:
     return xp.abs(x)
 
 
-# For the operators that are not smooth at 0.
+# For operators that are not smooth at 0.
 CORNER_SHAPES = _shapes(
     lambda draw, *shape: draw.away(0.0, *shape),
     lambda draw, *shape: -draw.positive(*shape),
@@ -882,7 +882,7 @@ def _fixed_power(xp: Any, x: Any, exponent: float) -> Any:
 
 
 def _base_above_zero(xp: Any, x: Any, y: Any = None, **attrs: Any) -> Any:
-    """Distance from 0, where only one side of it has powers."""
+    """Distance from 0, where powers exist on one side only."""
     return xp.abs(x) if y is not None else xp.full(x.shape, "1")
 
 
@@ -1025,8 +1025,8 @@ pow_ = OpSpec(
 )
 
 # ── map_unary ────────────────────────────────────────────────────────────────────────────────
-# ggml maps a function that the user brings. These stand for it, with their derivatives: an even
-# one, an odd one, and one without symmetry, so that a slope taken at −x or at y shows.
+# ggml maps a function of the user's. These represent it, with their derivatives: an even
+# function, an odd one, and one without symmetry, so that a slope taken at −x or at y shows.
 
 
 def _swish_slope(xp: Any, x: Any) -> Any:
@@ -1200,24 +1200,4 @@ map_binary = OpSpec(
             "128 that is left out",
         ),
     ),
-)
-
-OPERATORS = (
-    add,
-    sub,
-    mul,
-    div,
-    add1,
-    scale,
-    neg,
-    sqr,
-    exp,
-    sqrt,
-    log,
-    abs_,
-    sgn,
-    step,
-    pow_,
-    map_unary,
-    map_binary,
 )

@@ -1,7 +1,7 @@
-"""What passes a share of x, or gates it: gelu, silu, GeGLU, SwiGLU. Axes: t rows, d features.
+"""Smooth gates and gated units: gelu, silu, GeGLU, SwiGLU. Axes: t rows, d features.
 
-As in `activation`, slopes stand as the known systems write them: what 1 + tanh(a) loses in a
-tail, a right implementation may lose there too.
+As in `activation`, slopes are written as the known systems write them: the digits that
+1 + tanh(a) loses in a tail, a right implementation may lose there too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gradcheck_cases.activation import AVOIDED, SHAPES, shaped, sweep
 
 # ── gelu ─────────────────────────────────────────────────────────────────────────────────────
 
-ROOT = "0.797884560804236"  # gemma.cpp writes √(2/π) so: 1.4e-12 too large
+ROOT = "0.797884560804236"  # √(2/π) as gemma.cpp has it: 1.4e-12 too large
 
 
 def _share(xp: Any, x: Any, form: str, root: str) -> tuple[Any, Any]:
@@ -219,7 +219,7 @@ def geglu_vjp(xp, ct, gate, up, *, form="tanh", root=""):
     return ct * up * _gelu_slope(xp, gate, form, root), ct * _gelu(xp, gate, form, root)
 
 
-# Samples of a unit with the primals gate and up …
+# Samples of units with the primals gate and up.
 GATED = (
     Sample(
         name="typical",
@@ -269,7 +269,7 @@ GATED = (
     ),
 )
 
-# … and of one whose only primal is [gate | up].
+# Samples of units whose only primal is [gate | up].
 PACKED = (
     Sample(
         name="typical",
@@ -380,5 +380,3 @@ packed_swiglu = OpSpec(
     source="Shazeer 2020, arXiv:2002.05202; fused gate and up projections (Llama servers)",
     samples=PACKED,
 )
-
-OPERATORS = (gelu, silu, silu_back, geglu, packed_geglu, swiglu, packed_swiglu)

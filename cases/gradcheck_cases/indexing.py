@@ -609,5 +609,3 @@ scatter_add = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (encoder, input_embedding, get_rows, get_rows_back, gather, scatter_add)

@@ -200,7 +200,8 @@ def mul_mat_forward(xp, a, b):
 def mul_mat_vjp(xp, ct, a, b):
     ag, bg = _grouped(xp, a, b)
     g = xp.reshape(ct, (*ct.shape[:-4], *bg.shape[-6:-1], ct.shape[-1]))
-    da = xp.sum(xp.matmul(xp.swapaxes(g, -1, -2), bg), axis=(-5, -3))  # all that met one of a's
+    # Summed over the matrices of b that met one of a's.
+    da = xp.sum(xp.matmul(xp.swapaxes(g, -1, -2), bg), axis=(-5, -3))
     db = xp.matmul(g, ag)
     return (
         xp.reduce_to(da, a),
@@ -209,7 +210,7 @@ def mul_mat_vjp(xp, ct, a, b):
 
 
 def _grouped(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """Each matrix of a, and the consecutive matrices of b that meet it, on facing axes."""
+    """Matrices of a, and the consecutive matrices of b that each meets, on facing axes."""
     d, c = a.shape[-4:-2]
     rd, rc = b.shape[-4] // d, b.shape[-3] // c
     return (
@@ -632,7 +633,7 @@ lora_linear = OpSpec(
             hunts="a gradient of the last batch only",
         ),
         Sample(
-            name="fresh",  # as every adapter starts: nothing of A yet, so B has no gradient
+            name="fresh",  # the usual start of an adapter: A is zero, so B has no gradient
             primals=lambda draw: (
                 draw.normal(3, 5),
                 draw.normal(2, 5),
@@ -685,14 +686,3 @@ lora_linear = OpSpec(
 
 def _adapter(draw: Any, t: int, i: int, o: int, r: int) -> tuple[Any, ...]:
     return draw.normal(t, i), draw.normal(o, i), draw.normal(o, r), draw.normal(r, i)
-
-
-OPERATORS = (
-    matmul,
-    multi_head_matmul,
-    mul_mat,
-    outer_product,
-    batched_matmul,
-    low_rank_linear,
-    lora_linear,
-)

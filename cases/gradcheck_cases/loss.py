@@ -12,7 +12,7 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def _reduced(xp: Any, losses: Any, reduction: str) -> Any:
-    """Losses along the last axis: as they are, averaged, or summed."""
+    """Losses along the last axis: unreduced, averaged, or summed."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction {reduction!r}: use one of {', '.join(REDUCTIONS)}")
     if reduction == "none":
@@ -25,7 +25,7 @@ def _spread(xp: Any, ct: Any, count: int, reduction: str) -> Any:
     """Adjoint of `_reduced`: the cotangent of each of `count` losses."""
     if reduction == "none":
         return ct
-    ct = xp.stack([ct], axis=-1)  # the same for each
+    ct = xp.stack([ct], axis=-1)  # equal for all
     return ct / count if reduction == "mean" else ct
 
 
@@ -39,14 +39,14 @@ def cross_entropy_forward(xp, p, targets, *, bits=False, total=False, context_si
 
 def cross_entropy_vjp(xp, ct, p, targets, *, bits=False, total=False, context_size=0):
     if total:
-        ct = xp.stack([ct], axis=-1)  # the same for each position
+        ct = xp.stack([ct], axis=-1)  # equal for all positions
     dp = -ct / (_scored(xp, p, targets, context_size) * _unit(xp, bits))
     dp = xp.where(_counts(xp, targets, context_size), dp, 0)[..., None]
     return xp.reduce_to(xp.where(xp.is_index(targets, p.shape[-1]), dp, 0), p), None
 
 
 def _scored(xp, p, targets, context_size):
-    """The targets' probabilities; 1, which costs nothing, inside the context."""
+    """The targets' probabilities; 1, which has no loss, inside the context."""
     return xp.where(_counts(xp, targets, context_size), xp.pick(p, targets), 1)
 
 
@@ -177,7 +177,7 @@ def softmax_cross_entropy_forward(xp, logits, targets, *, next_token=False):
 def softmax_cross_entropy_vjp(xp, ct, logits, targets, *, next_token=False):
     if next_token:
         scored, last = logits[..., :-1, :], logits[..., -1:, :]
-        ct = xp.stack([ct / scored.shape[-2]], axis=-1)  # the same for each position
+        ct = xp.stack([ct / scored.shape[-2]], axis=-1)  # equal for all positions
         dscored, _ = softmax_cross_entropy_vjp(xp, ct, scored, targets[..., 1:])
         return xp.concatenate([dscored, xp.zeros_like(last)], axis=-2), None
     e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
@@ -299,7 +299,7 @@ def label_smoothing_cross_entropy_vjp(
 
 
 def _smoothed(xp: Any, targets: Any, classes: int, smoothing: float, others: bool) -> Any:
-    """The probabilities that are wanted, [t, v]; in `xp`, so that they sum to 1 in any of them."""
+    """The target probabilities, [t, v]; computed in `xp`, so that they sum to 1 in its rounding."""
     smoothing = xp.asarray(smoothing)
     share = smoothing / (classes - 1 if others else classes)
     at_target = 1 - smoothing if others else 1 - smoothing + share
@@ -424,7 +424,7 @@ def masked_cross_entropy_vjp(xp, ct, logits, targets, *, ignore_index=-100, redu
 
 
 def _counted(xp: Any, counts: Any) -> Any:
-    """How many positions of each sequence count; 1 where none does, so that the mean is 0."""
+    """Number of positions of each sequence that count; 1 if none does, so that the mean is 0."""
     return xp.asarray(np.maximum(counts.sum(axis=-1), 1))
 
 
@@ -731,7 +731,7 @@ def huber_vjp(xp, ct, x, y, *, delta=1.0, scaled=False, reduction="none"):
 
 
 def _bend(primal: str) -> Kink:
-    """Where the second derivative jumps; the first does not, so there is one right answer."""
+    """Points where the second derivative jumps; the first does not, so one answer is right."""
     return Kink(
         name=f"|x - y| = delta, {primal}",
         gap=lambda xp, x, y, *, delta, **attrs: xp.abs(xp.abs(x - y) - delta),
@@ -741,7 +741,7 @@ def _bend(primal: str) -> Kink:
 
 
 def _off_target(draw: Any) -> tuple[Any, ...]:
-    """Differences away from every bend, at targets that are no short numbers."""
+    """Differences away from every bend, at targets with full mantissas."""
     y = draw.normal(3, 7)
     return y + draw.away((-1.0, 0.0, 1.0), 3, 7, scale=2.0), y
 
@@ -858,7 +858,7 @@ def hinge_forward(xp, x, labels, *, margin=1.0, squared=False, reduction="none")
 
 
 def _hinge_vjp_with(on_kink: float) -> Any:
-    """A VJP of hinge that takes `on_kink` times the slope of the sloped side on the kink."""
+    """A VJP of hinge whose slope on the kink is `on_kink` times that of the sloped side."""
 
     def vjp(xp, ct, x, labels, *, margin=1.0, squared=False, reduction="none"):
         y = xp.asarray(labels)
@@ -1034,7 +1034,7 @@ binary_cross_entropy = OpSpec(
         Dialect(name="probabilities", says="x is the probability itself", attrs={"logits": False}),
     ),
     samples=(
-        Sample(  # probabilities are logits as good as any
+        Sample(  # any numbers are logits, probabilities too
             name="typical",
             primals=lambda draw: (draw.uniform(0.125, 0.875, 3, 7), draw.signs(3, 7) / 2 + 0.5),
             hunts="y and 1 - y exchanged, the slope of the other form",
@@ -1173,7 +1173,7 @@ kl_divergence = OpSpec(
         Dialect(name="probabilities", says="SciPy: q and p", attrs={"log_q": False}),
     ),
     samples=(
-        Sample(  # positive numbers are logarithms as good as any
+        Sample(  # any numbers are logarithms, positive ones too
             name="typical",
             primals=lambda draw: (draw.probabilities(3, 7), draw.probabilities(3, 7)),
             hunts="the two operands exchanged, a missing + 1",
@@ -1236,17 +1236,4 @@ kl_divergence = OpSpec(
             hunts="a sum over nothing",
         ),
     ),
-)
-
-OPERATORS = (
-    cross_entropy,
-    softmax_cross_entropy,
-    label_smoothing_cross_entropy,
-    masked_cross_entropy,
-    z_loss,
-    square_error,
-    huber,
-    hinge,
-    binary_cross_entropy,
-    kl_divergence,
 )

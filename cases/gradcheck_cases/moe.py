@@ -95,7 +95,7 @@ def _routed(
 
 
 def _experts(xp: Any, x: Any, w_up: Any, w_gate: Any, w_down: Any) -> tuple[Any, Any, Any]:
-    """The outputs of all experts [e, o], and inside them [e, f] what comes up and the gates."""
+    """The outputs of all experts [e, o]; inside them up projections and gates [e, f]."""
     up = _times(xp, w_up, x[..., None, :])
     if w_gate is None:
         return up, None, None
@@ -119,20 +119,20 @@ def _weight(xp: Any, ct: Any, x: Any, w: Any) -> Any:
 def _settled(
     draw: Any, d: int, e: int, f: int, o: int, *, batch: tuple[int, ...] = ()
 ) -> tuple[Any, ...]:
-    """Tokens and a router of which no two logits are closer than 1/4: no choice is a tie."""
+    """Tokens and a router whose logits differ by 1/4 or more, so that no choice is a tie."""
     x, w_router = draw.normal(*batch, d), draw.normal(e, d)
     tokens = x.reshape(-1, d)  # a view
     for k in range(len(tokens)):
         tries = 0
         while np.min(np.diff(np.sort(w_router @ tokens[k])), initial=1.0) < 0.25:
             tokens[k], tries = draw.normal(d), tries + 1
-            if tries == 100:  # two rows too much alike: start again
+            if tries == 100:  # two rows are too close: draw again
                 return _settled(draw, d, e, f, o, batch=batch)
     return x, w_router, draw.normal(e, f, d), draw.normal(e, f, d), draw.normal(e, o, f)
 
 
 def _unlike(draw: Any) -> tuple[Any, ...]:
-    """Experts whose outputs differ in size: so little cancels in the router's gradient."""
+    """Experts whose outputs differ in size, so that little cancels in the router's gradient."""
     x, w_router, w_up, w_gate, w_down = _settled(draw, 3, 5, 2, 7, batch=(4,))
     sizes = np.exp2([[[2.0]], [[0.0]], [[-2.0]], [[-4.0]], [[-6.0]]])
     return x, w_router / 2, w_up * sizes, w_gate / 2, w_down
@@ -154,7 +154,7 @@ def _same_token(draw: Any) -> tuple[Any, ...]:
 
 
 def _sure(draw: Any) -> tuple[Any, ...]:
-    """The router is all but certain of one token, not of the other."""
+    """The router is almost certain of one token's experts, not of the other's."""
     w_router = np.array([[1.0, 0.0], [0.0, 0.5], [-1.0, -0.5]])
     x = np.array([[5.0, 0.0], [1.0, -2.0]]) + draw.uniform(-0.125, 0.125, 2, 2)
     return x, w_router, draw.normal(3, 2, 2), draw.normal(3, 2, 2), draw.normal(3, 3, 2)
@@ -281,5 +281,3 @@ moe = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (moe,)

@@ -171,8 +171,8 @@ def layer_norm_forward(xp, x, w=None, b=None, *, eps=1e-5):
 def layer_norm_vjp(xp, ct, x, w=None, b=None, *, eps=1e-5):
     n, r = _normalise(xp, x, eps)
     g = ct if w is None else ct * w  # cotangent of n
-    g0 = xp.mean(g, axis=-1, keepdims=True)  # what centring removes
-    g1 = xp.mean(g * n, axis=-1, keepdims=True)  # what scaling removes
+    g0 = xp.mean(g, axis=-1, keepdims=True)  # the part that centring removes
+    g1 = xp.mean(g * n, axis=-1, keepdims=True)  # the part that scaling removes
     dx = r * (g - g0 - n * g1)
     return dx if w is None else (dx, xp.reduce_to(ct * n, w), xp.reduce_to(ct, b))
 
@@ -225,7 +225,7 @@ layer_norm = OpSpec(
             name="row-length-1",
             primals=lambda draw: (draw.normal(3, 1), draw.signed(1), draw.normal(1)),
             hunts="a variance over d - 1 = 0 elements; dx is exactly 0",
-            dialects=("plain",),  # after a product with w, right code may leave a rounding error
+            dialects=("plain",),  # after a product with w right code may leave a rounding error
         ),
         Sample(
             name="row-length-2",
@@ -399,7 +399,7 @@ def rms_norm_back_vjp(xp, ct, g, x, *, eps=1e-6):
     gn = xp.mean(g * n, axis=-1, keepdims=True)
     cn = xp.mean(ct * n, axis=-1, keepdims=True)
     cg = xp.mean(ct * g, axis=-1, keepdims=True)
-    dg = r * (ct - n * cn)  # its own adjoint in g
+    dg = r * (ct - n * cn)  # self-adjoint in g
     dx = -r * r * (n * (cg - 3 * cn * gn) + ct * gn + g * cn)
     return dg, dx
 
@@ -602,7 +602,7 @@ group_norm = OpSpec(
 # ── batch_norm ───────────────────────────────────────────────────────────────────────────────
 
 ITEMS = (-3, -1)
-"""What the statistics of a channel are taken over: all items and pixels."""
+"""The axes of a channel's statistics: all items and pixels."""
 
 
 def batch_norm_forward(xp, x, w=None, b=None, *, eps=1e-5):
@@ -737,7 +737,7 @@ def l2_normalize_half_vjp(xp, ct, x, *, eps=1e-12, inside=False):
 
 
 def _length_gap(xp: Any, x: Any, *, eps: float = 1e-12, inside: bool = False) -> Any:
-    """How far the row's norm is from eps, for each element (the form inside has no bound)."""
+    """Distance of the row's norm from eps, for each element (the form inside has no bound)."""
     if inside:
         return xp.full(x.shape, "1")
     root = xp.sqrt(xp.sum(x * x, axis=-1, keepdims=True))
@@ -932,15 +932,4 @@ qk_norm = OpSpec(
             hunts="blocks of 64 features whose tail is left out",
         ),
     ),
-)
-
-OPERATORS = (
-    rms_norm,
-    layer_norm,
-    norm,
-    rms_norm_back,
-    group_norm,
-    batch_norm,
-    l2_normalize,
-    qk_norm,
 )

@@ -3,7 +3,7 @@
 Sources: Kingma & Ba 2015 (arXiv:1412.6980); Loshchilov & Hutter 2019 (arXiv:1711.05101); Nocedal
 & Wright, Numerical Optimization, algorithm 7.4; ggml's optimiser of 2023; PyTorch's torch.optim.
 
-A tensor is addressed by its parameter's name, a remembered one by slot and name. Hyper-parameters
+A tensor is addressed by its parameter's name, one of the state by slot and name. Hyper-parameters
 are Python floats; `one(xp) * x` makes a number of them that is rounded as in the working dtype.
 """
 
@@ -38,7 +38,7 @@ def dot(xp: Any, x: Tensors, y: Tensors) -> Any:
 
 
 def params(scale: float) -> Callable[[Draw], Tensors]:
-    """Parameters not much larger than what a step takes off them: float32 then sees the step."""
+    """Parameters not much larger than a step, so that float32 resolves the step."""
     return lambda draw: {name: draw.signed(*shape) * scale for name, shape in SHAPES.items()}
 
 
@@ -59,7 +59,7 @@ def some_zero(draw: Draw, t: int) -> Tensors:
 
 
 def alternating(draw: Draw, t: int) -> Tensors:
-    """The sign changes from step to step: what is remembered cancels."""
+    """The sign changes from step to step, so that the state cancels."""
     sign = -1.0 if t % 2 else 1.0
     return {name: sign * draw.positive(*shape) for name, shape in SHAPES.items()}
 
@@ -69,7 +69,7 @@ def wide(draw: Draw, t: int) -> Tensors:
 
 
 def moments(draw: Draw, params: Tensors) -> State:
-    """What Adam may remember after many steps."""
+    """A state that Adam may have after many steps."""
     return {
         "m": {name: draw.signed(*p.shape) for name, p in params.items()},
         "v": {name: draw.positive(*p.shape) for name, p in params.items()},
@@ -84,6 +84,64 @@ def steps(name: str, hunts: str, drawn: Any = None, **rest: Any) -> Steps:
     scale = rest.pop("scale", 1.0)
     drawn = drawn or gradients()
     return Steps(name=name, hunts=hunts, params=params(scale), gradients=drawn, **rest)
+
+
+# ── SGD with momentum ────────────────────────────────────────────────────────────────────────
+
+
+def sgd_init(xp: Any, params: Tensors) -> State:
+    return slots(xp, params, "buf")
+
+
+def sgd_update(
+    xp, params, grads, state, t, *, lr=0.0625, momentum=0.9, dampening=0.0, weight_decay=0.0,
+    nesterov=False, rate_inside=False,
+):  # fmt: skip
+    rate = lr if rate_inside else 1.0
+    new, buf = {}, {}
+    for name, p in params.items():
+        g = grads[name] + weight_decay * p if weight_decay else grads[name]
+        old = state["buf"][name]
+        kept = one(xp) - dampening
+        buf[name] = rate * g if t == 1 else momentum * old + kept * (rate * g)
+        step = rate * g + momentum * buf[name] if nesterov else buf[name]
+        new[name] = p - step if rate_inside else p - lr * step
+    return new, {"buf": buf}
+
+
+sgd = RuleSpec(
+    "sgd",
+    init=sgd_init,
+    update=sgd_update,
+    samples=(
+        steps("typical", "a momentum that is not kept, or kept twice"),
+        steps("plain", "momentum where none is wanted", attrs={"momentum": 0.0}),
+        steps("dampened", "a first step that is dampened; dampening that is ignored",
+              attrs={"dampening": 0.25, "momentum": 0.5}),
+        steps("nesterov", "the look-ahead left out, or with the old buffer",
+              attrs={"nesterov": True, "momentum": 0.75}),
+        steps("decayed", "a weight decay that is ignored, or kept out of the buffer",
+              attrs={"weight_decay": 0.25}),
+        steps("zeros", "a buffer that is not decayed without a gradient", some_zero),
+        steps("tiny", "an update that vanishes beside an absolute tolerance",
+              gradients(2.0**-20), attrs={"momentum": 0.5}, scale=2.0**-20),
+        steps("huge", "numbers that overflow", gradients(2.0**40)),
+        steps("alternating", "a buffer that loses the sign", alternating),
+        steps("step-1000", "a counter that starts again: the buffer thrown away",
+              state=buffers, first=1000, attrs={"dampening": 0.125}),
+    ),
+    formula="buf = μ·buf + (1 − τ)·g (first step: buf = g), p −= lr · buf (Nesterov: g + μ·buf)",
+    source="Sutskever, Martens, Dahl & Hinton 2013; torch.optim.SGD",
+    dialects=(
+        Dialect(name="default", says="the learning rate outside the buffer: PyTorch"),
+        Dialect(
+            name="rate-inside",
+            says="the learning rate goes into the buffer: Sutskever et al., TensorFlow",
+            attrs={"rate_inside": True},
+        ),
+    ),
+    training={"lr": 2.0**-12, "momentum": 0.5},
+)  # fmt: skip
 
 
 # ── Adam and AdamW ───────────────────────────────────────────────────────────────────────────
@@ -199,64 +257,6 @@ adamw = RuleSpec(
 )
 
 
-# ── SGD with momentum ────────────────────────────────────────────────────────────────────────
-
-
-def sgd_init(xp: Any, params: Tensors) -> State:
-    return slots(xp, params, "buf")
-
-
-def sgd_update(
-    xp, params, grads, state, t, *, lr=0.0625, momentum=0.9, dampening=0.0, weight_decay=0.0,
-    nesterov=False, rate_inside=False,
-):  # fmt: skip
-    rate = lr if rate_inside else 1.0
-    new, buf = {}, {}
-    for name, p in params.items():
-        g = grads[name] + weight_decay * p if weight_decay else grads[name]
-        old = state["buf"][name]
-        kept = one(xp) - dampening
-        buf[name] = rate * g if t == 1 else momentum * old + kept * (rate * g)
-        step = rate * g + momentum * buf[name] if nesterov else buf[name]
-        new[name] = p - step if rate_inside else p - lr * step
-    return new, {"buf": buf}
-
-
-sgd = RuleSpec(
-    "sgd",
-    init=sgd_init,
-    update=sgd_update,
-    samples=(
-        steps("typical", "a momentum that is not kept, or kept twice"),
-        steps("plain", "momentum where none is wanted", attrs={"momentum": 0.0}),
-        steps("dampened", "a first step that is dampened; dampening that is ignored",
-              attrs={"dampening": 0.25, "momentum": 0.5}),
-        steps("nesterov", "the look-ahead left out, or with the old buffer",
-              attrs={"nesterov": True, "momentum": 0.75}),
-        steps("decayed", "a weight decay that is ignored, or kept out of the buffer",
-              attrs={"weight_decay": 0.25}),
-        steps("zeros", "a buffer that is not decayed without a gradient", some_zero),
-        steps("tiny", "an update that vanishes beside an absolute tolerance",
-              gradients(2.0**-20), attrs={"momentum": 0.5}, scale=2.0**-20),
-        steps("huge", "numbers that overflow", gradients(2.0**40)),
-        steps("alternating", "a buffer that loses the sign", alternating),
-        steps("step-1000", "a counter that starts again: the buffer thrown away",
-              state=buffers, first=1000, attrs={"dampening": 0.125}),
-    ),
-    formula="buf = μ·buf + (1 − τ)·g (first step: buf = g), p −= lr · buf (Nesterov: g + μ·buf)",
-    source="Sutskever, Martens, Dahl & Hinton 2013; torch.optim.SGD",
-    dialects=(
-        Dialect(name="default", says="the learning rate outside the buffer: PyTorch"),
-        Dialect(
-            name="rate-inside",
-            says="the learning rate goes into the buffer: Sutskever et al., TensorFlow",
-            attrs={"rate_inside": True},
-        ),
-    ),
-    training={"lr": 2.0**-12, "momentum": 0.5},
-)  # fmt: skip
-
-
 # ── clipping by the global norm ──────────────────────────────────────────────────────────────
 
 
@@ -276,7 +276,7 @@ def clip_update(xp, params, grads, state, t, *, max_norm=1.0, eps=0.0):
 
 
 def around_five(draw: Draw, t: int) -> Tensors:
-    """Norms of 5 exactly, a little less and a little more, in turn; the rest is zero."""
+    """Norms of 5, a little less and a little more, in turn; all other elements are zero."""
     found = {name: 0 * draw.signed(*shape) for name, shape in SHAPES.items()}
     found["w"][0, 0], found["b"][2] = 3.0, 4.0 + (t % 3 - 1) / 128
     return found
@@ -381,7 +381,7 @@ def pairs_of(count: int) -> Callable[[Draw, Tensors], State]:
 
 
 def centre(draw: Draw, t: int) -> Tensors:
-    """The same in every step."""
+    """Equal in every step."""
     return gradients()(Draw("centre"), t)
 
 
@@ -401,7 +401,7 @@ def bowl(xp: Any, params: Tensors, centre: Tensors) -> Tensors:
 
 
 def hill(xp: Any, params: Tensors, centre: Tensors) -> Tensors:
-    """The other way round: sᵀy < 0 always."""
+    """The negative of `bowl`: sᵀy < 0 always."""
     return {name: -g for name, g in bowl(xp, params, centre).items()}
 
 
@@ -440,6 +440,3 @@ lbfgs = RuleSpec(
     training={"m": 16},
     searched=True,
 )  # fmt: skip
-
-
-RULES = (sgd, adam, adamw, clip, lbfgs)

@@ -1,4 +1,4 @@
-"""Position: rotary embedding and its backward, ALiBi, ggml's diagonal masks.
+"""Positions: rotary embedding and its backward, ALiBi, ggml's diagonal masks.
 
 Axes: t positions (queries), s slots (keys), h heads, d features of a head.
 """
@@ -67,7 +67,7 @@ ROPE_DIALECTS = (
     ),
 )
 
-# Forwards or backwards, the same things can go wrong.
+# Samples of both directions: the same mistakes are possible.
 ROPE_SAMPLES = (
     Sample(
         name="typical",
@@ -387,5 +387,3 @@ diag_mask_zero = OpSpec(
     source="ggml, ggml_diag_mask_zero: the backward of ggml_diag_mask_inf",
     samples=MASK_SAMPLES,
 )
-
-OPERATORS = (rope, rope_back, alibi, diag_mask_inf, diag_mask_zero)

@@ -11,7 +11,7 @@ from gradcheck.spec import Dialect, OpSpec, Sample
 
 
 def _joined(xp: Any, rows: Sequence[Any], like: Any, axis: int = -2) -> Any:
-    """The steps of `like` from one array per step, batch axes that it lacks summed over."""
+    """One array per step stacked as `like`; batch axes that it lacks are summed over."""
     if not rows:
         return xp.zeros_like(like)
     return xp.reduce_to(xp.stack(rows, axis=axis), like)
@@ -311,7 +311,7 @@ def _wkv(draw: Any, t: int, d: int, *, batch: tuple[int, ...] = ()) -> tuple[Any
 
 
 def _wkv_alternating(draw: Any) -> tuple[Any, ...]:
-    """Values far from their averages: so nothing cancels that need not."""
+    """Values far from their averages, so that nothing cancels needlessly."""
     w, u, k, _, *rest = _wkv(draw, 5, 3)
     signs = np.array([1.0, -1.0, 1.0, -1.0, 1.0])[:, None]
     return (w, u, k / 2, signs * draw.uniform(1.0, 2.0, 5, 3), *rest)
@@ -688,7 +688,9 @@ def _feature(xp: Any, x: Any, feature: str) -> Any:
     """elu(x) + 1, or x itself."""
     if feature == "identity":
         return x
-    return xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0))) + 1  # loses digits, as everybody's does
+    return (
+        xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0))) + 1
+    )  # loses digits, as in every implementation
 
 
 def _feature_slope(xp: Any, x: Any, feature: str) -> Any:
@@ -712,7 +714,7 @@ def _attention_states(xp: Any, k: Any, v: Any, s: Any, z: Any, decay: float) -> 
 
 
 def _attention_output(xp: Any, q: Any, state: Any, normalised: bool, eps: float) -> tuple[Any, Any]:
-    """One row of the output, and what it was divided by."""
+    """One row of the output, and its divisor."""
     s, z = state
     y = xp.sum(q[..., :, None] * s, axis=-2)
     if not normalised:
@@ -783,7 +785,7 @@ linear_attention = OpSpec(
             dialects=GIVEN,
         ),
         Sample(
-            name="from-nothing",  # the first row averages one value: its dq is all rounding
+            name="from-nothing",  # the first row averages one value: its dq is only rounding
             primals=lambda draw: _attention(draw, 5, 3, 2),
             hunts="the same where the state holds nothing but the first few steps",
             dialects=("elu",),
@@ -802,7 +804,7 @@ linear_attention = OpSpec(
         Sample(
             name="one-step",
             primals=lambda draw: _attention(draw, 1, 3, 2),
-            attrs={"eps": 0.25},  # with less, y is v, and dq nothing but rounding
+            attrs={"eps": 0.25},  # with less y is v, and dq only rounding
             hunts="the last state's cotangent lost",
         ),
         Sample(
@@ -913,7 +915,7 @@ def _initial(xp: Any, k: Any, v: Any, s: Any) -> Any:
 
 
 def _delta_steps(xp: Any, k: Any, v: Any, beta: Any, g: Any, s: Any) -> list[Any]:
-    """Per step: its decay, the state after that, the error of its reading, the state at last."""
+    """Per step: its decay, the decayed state, the error of its reading, the final state."""
     steps, s = [], _initial(xp, k, v, s)
     for t in range(k.shape[-2]):
         kt = k[..., t, :]
@@ -931,7 +933,7 @@ def _gates(xp: Any, rows: Sequence[Any], like: Any) -> Any:
 
 
 def _unit(xp: Any, x: Any, eps: float) -> tuple[Any, Any]:
-    """Rows of x over their length, and the pullback of that."""
+    """Rows of x over their length, and the pullback of this division."""
     r = 1 / xp.sqrt(xp.sum(x * x, axis=-1, keepdims=True) + eps)
     n = x * r
     return n, lambda ct: r * (ct - n * xp.sum(n * ct, axis=-1, keepdims=True))
@@ -1117,7 +1119,7 @@ def _gate_at(cell: Any, draw: Any, row: int, value: float) -> tuple[Any, ...]:
 
 
 def _cells(cell: Any) -> tuple[Sample, ...]:
-    """Samples of primals `cell(draw, d, n, batch=())` in which the shape is at fault."""
+    """Samples of primals `cell(draw, d, n, batch=())` with hard shapes."""
     return (
         Sample(
             name="square",
@@ -1298,7 +1300,7 @@ def gru_cell_vjp(xp, ct, x, h, w_ih, w_hh, b_ih=None, b_hh=None, *, order="rzn",
     if reset_after:
         dr = dn * inner * r * (1 - r)
         wide = {"r": dr, "z": dz, "n": dn}
-        parts = {"r": dr, "z": dz, "n": dn * r}  # the reset gate scales what h feeds into n
+        parts = {"r": dr, "z": dz, "n": dn * r}  # the reset gate scales the part of n that h feeds
         dh = 0
         read = {"r": h, "z": h, "n": h}
     else:
@@ -1324,7 +1326,7 @@ def gru_cell_vjp(xp, ct, x, h, w_ih, w_hh, b_ih=None, b_hh=None, *, order="rzn",
 def _gru_gates(
     xp: Any, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, order: str, after: bool
 ) -> tuple[Any, ...]:
-    """Reset, update and candidate gate, and what the reset gate multiplied (h, or W h + b)."""
+    """Reset, update and candidate gate, and the factor of the reset gate (h, or W h + b)."""
     a = _affine(xp, w_ih, x, b_ih)
     by_h = _affine(xp, w_hh, h, b_hh)
     r, z = (xp.sigmoid(_part(a, order, gate) + _part(by_h, order, gate)) for gate in "rz")
@@ -1423,14 +1425,4 @@ gru_cell = OpSpec(
         ),
         _no_rows(_gru),
     ),
-)
-
-OPERATORS = (
-    selective_scan,
-    wkv,
-    wkv6,
-    linear_attention,
-    gated_delta_rule,
-    lstm_cell,
-    gru_cell,
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample
 
-# Here the shape is at fault, not the number; reductions of the last axis meet these.
+# Hard shapes with ordinary numbers, for reductions of the last axis.
 SHAPES = (
     Sample(
         name="cube",
@@ -47,7 +47,7 @@ def spaced(draw: Any, *shape: int) -> Any:
 
 
 def _long(draw: Any) -> tuple[Any, ...]:
-    """A row whose largest elements stand at its end, and any other."""
+    """A row whose largest elements stand at its end, and an ordinary one."""
     x = spaced(draw, 2, 37)
     x[0].sort()
     return (x,)
@@ -392,7 +392,7 @@ def max_split_vjp(xp, ct, x):
 
 
 def _max_gap(xp: Any, x: Any) -> Any:
-    """How far an element is from a tie for the first place."""
+    """Distance of an element from a tie for the first place."""
     top = xp.max(x, axis=-1, keepdims=True)
     if x.shape[-1] < 2:
         return xp.full(x.shape, "1")
@@ -427,7 +427,7 @@ max_rows = OpSpec(
             source="The subdifferential of a maximum is the convex hull of the unit vectors of "
             "the elements that attain it: shares >= 0 that add up to 1",
             conventions=(
-                # torch.max along an axis, that is: torch.amax and torch.max of everything split.
+                # torch.max along an axis; torch.amax, and torch.max of all elements, split ties.
                 Convention(name="first", systems=("PyTorch",), vjp=max_vjp),
                 Convention(name="split", systems=("JAX", "TensorFlow"), vjp=max_split_vjp),
             ),
@@ -712,7 +712,7 @@ def sort_vjp(xp, ct, x, *, descending=False):
 
 
 def _sort_flipped_vjp(xp, ct, x, *, descending=False):
-    """Descending order as the reverse of the ascending one, its ties too."""
+    """Descending order as the reverse of the ascending one, ties included."""
     return sort_vjp(xp, xp.flip(ct, -1) if descending else ct, x)
 
 
@@ -830,7 +830,7 @@ def _top_k_ties(draw: Any) -> tuple[Any, ...]:
     rows = [
         [2.0, 0.0, 2.0, 3.0, 1.0, 4.0],  # two for one place
         [2.0, 5.0, 2.0, 4.0, 2.0, 2.0],  # four for one
-        [5.0, 5.0, 4.0, 1.0, 1.0, 0.0],  # inside; the tie of those left out is none
+        [5.0, 5.0, 4.0, 1.0, 1.0, 0.0],  # inside; elements that are left out do not tie
         [0.0, 3.0, 1.0, 2.0, beside(1.0), -1.0],  # just beside a tie at the edge
         [-1.0, 0.0, -0.0, 3.0, 2.0, -2.0],
         [4.0, -1.0, 2.0, 1.0, 3.0, 0.0],
@@ -1039,20 +1039,4 @@ l2_norm = OpSpec(
             "bfloat16",
         ),
     ),
-)
-
-OPERATORS = (
-    sum_all,
-    sum_rows,
-    mean,
-    repeat,
-    max_rows,
-    prod,
-    logsumexp,
-    cumsum,
-    cumprod,
-    sort,
-    top_k,
-    variance,
-    l2_norm,
 )

@@ -1,8 +1,8 @@
-"""Views, copies and rearrangements: what moves numbers about. Axes: as each operator says.
+"""Views, copies and rearrangements. Axes: as each operator says.
 
 Offsets and strides count elements of the row-major tensor. A view reads its operand's memory by
-strides; what lies in memory more than once in a view gets all its gradients added up. Where ggml
-names an axis by number, 0 is the innermost; everything else here counts as NumPy does.
+strides; an element that occurs in a view more than once gets the sum of its gradients. In
+attributes of ggml's, axis 0 is the innermost; elsewhere axes are counted as in NumPy.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def cpy_forward(xp, a, b):
 
 
 def cpy_vjp(xp, ct, a, b):
-    return xp.reshape(ct, a.shape), xp.zeros_like(b)  # what b held is overwritten
+    return xp.reshape(ct, a.shape), xp.zeros_like(b)  # the values of b are overwritten
 
 
 cpy = OpSpec(
@@ -381,7 +381,7 @@ def permute_vjp(xp, ct, x, *, axes=(0, 1, 2, 3), form="source"):
 
 
 def _sources(axes: tuple[int, ...], form: str) -> list[int]:
-    """Which axis of x each axis of y is, in NumPy's count."""
+    """The axis of x that each axis of y is, in NumPy's count."""
     if form == "source":
         return list(axes)
     last = len(axes) - 1
@@ -1027,7 +1027,7 @@ def _covered(core: tuple[int, ...], places: Array) -> Array:
     return covered.reshape(core)
 
 
-# Windows of b in a: the same for set and for acc, which differ in what happens there.
+# Windows of b in a, for set and for acc.
 WINDOWS = (
     Sample(
         name="typical",
@@ -1643,12 +1643,12 @@ def where_vjp(xp, ct, mask, x, y, *, guard="none"):
 
 
 def _safe(xp: Any, taken: Any, x: Any) -> Any:
-    """1 where x is not taken: so no root there, whose slope 0 times infinity would be."""
+    """1 where x is not taken, which avoids a root whose slope would be 0 times infinity."""
     return xp.where(taken, x, 1.0)
 
 
 def _guarded(draw: Any, *shape: int) -> tuple[Any, ...]:
-    """A mask that is on where x is positive, and off elsewhere: below 0, and at 0."""
+    """A mask that is 1 where x is positive, and 0 at 0 and below."""
     x = draw.signs(*shape) * draw.positive(*shape)
     x.reshape(-1)[::5] = 0.0
     return (x > 0).astype(np.int64), x, draw.normal(*shape)
@@ -1759,29 +1759,4 @@ where = OpSpec(
             hunts="nothing to choose: dy must still be written, as zeros",
         ),
     ),
-)
-
-OPERATORS = (
-    dup,
-    cpy,
-    cont,
-    reshape,
-    transpose,
-    permute,
-    concat,
-    diag,
-    view_1d,
-    view_2d,
-    view_3d,
-    view_4d,
-    set_general,
-    set_1d,
-    set_2d,
-    acc,
-    pad,
-    slice_,
-    flip,
-    tril,
-    triu,
-    where,
 )

@@ -10,13 +10,13 @@ from functools import cache
 from typing import Final
 
 from gradcheck_cases import SUITE
-from gradcheck_cases.mutants import MUTANTS
 
 from _pages.mathml import mathml
 from _pages.text import attributes, block, code, front, joined, link, table, text
 from gradcheck.spec import Dialect, Kink, OpSpec, Sample
 from gradcheck.spec.label import LABELS
 from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant_registry import mutants_of
 from gradcheck.spec.suite import Case
 
 HOME: Final = "reference/operators"
@@ -53,10 +53,7 @@ def families() -> Mapping[str, Sequence[OpSpec]]:
 @cache
 def mutants() -> Mapping[str, Sequence[Mutant]]:
     """The wrong backward passes of each operator."""
-    found: dict[str, list[Mutant]] = {}
-    for mutant in MUTANTS:
-        found.setdefault(mutant.op, []).append(mutant)
-    return found
+    return mutants_of(SUITE)
 
 
 @cache
@@ -97,10 +94,11 @@ def _index() -> str:
         killed = sum(len(mutants().get(spec.name, ())) for spec in specs)
         count = sum(case.spec in specs for case in cases)
         rows.append([link(_title(family), f"{family}/index.md"), names, str(count), str(killed)])
+    wrong = sum(map(len, mutants().values()))
     lead = (
         f"The built-in suite ({SUITE.name} {SUITE.version}) has {len(SUITE)} operators with "
         f"{sum(len(spec.dialects) for spec in SUITE)} dialects: {len(cases):,} cases, each of "
-        f"which targets a defect, and {len(MUTANTS):,} wrong backward passes that they must "
+        f"which targets a defect, and {wrong:,} wrong backward passes that they must "
         "reject. The pages are generated from the specs; `gradcheck explain OP` prints the same."
     )
     hint = (

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from gradcheck_cases.mutants import MUTANTS
 from gradcheck_cases.mutants.contract import MUTANTS as CONTRACT_MUTANTS
 
-from _pages.operators import path_of
+from _pages.operators import mutants, path_of
 from _pages.text import code, front, joined, link, table, text
 from gradcheck.judge.compare import CANCELLED, LOW_RULES, ROUNDINGS, RULES
 from gradcheck.judge.contract.battery import PROPERTIES
@@ -83,7 +82,7 @@ def _verdicts() -> str:
 
 
 def _defects() -> str:
-    first = Counter(mutant.label for mutant in MUTANTS)
+    first = Counter(mutant.label for of in mutants().values() for mutant in of)
     parts = [
         front(
             "Classes of defects", "The 24 classes that a diagnosis may name, with known mistakes"
@@ -100,7 +99,7 @@ def _defects() -> str:
     ]
     parts.append(table(["class", "code", "contents", "mutants"], rows, right=(3,)))
     for key, label in LABELS.items():
-        found = [mutant for mutant in MUTANTS if mutant.label == key]
+        found = [m for of in mutants().values() for m in of if m.label == key]
         real = [mutant for mutant in found if mutant.modelled_on] or found
         parts += [
             f"## {label.word} {{#{label.word}}}",

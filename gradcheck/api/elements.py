@@ -240,9 +240,10 @@ class ByElement:
         if not asked.told or all(finding.verdict.expected for finding in findings):
             return [*findings]
         # Deferred: a check that passes needs none of it.
-        from gradcheck.explain import black_box
+        from gradcheck.explain.findings import explained
+        from gradcheck.explain.function_probes import Checked
 
-        checked = black_box.Checked(
+        checked = Checked(
             forward=asked.forward,
             vjp=asked.vjp,
             primals=self._primals,
@@ -256,7 +257,7 @@ class ByElement:
             rules=asked.rules,
         )
         try:
-            return black_box.explained(checked, findings)
+            return explained(checked, findings)
         except Ended:  # what is wrong is known, and why has to wait
             return [*findings]
 

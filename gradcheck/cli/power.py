@@ -55,6 +55,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "with it against the class that is written beside it",
     )  # fmt: skip
     parser.add_argument(
+        "--black-box", action="store_true",
+        help="with --diagnosis: diagnose without the operators' specs, as gradcheck.check does",
+    )  # fmt: skip
+    parser.add_argument(
         "--narrow", action="store_true",
         help="instead: round what every operator and every stage of a model gets, keeps and gives "
         "to TF32, bfloat16, float16 and float32, and tell what cannot be seen and why",
@@ -122,6 +126,8 @@ def power(arguments: argparse.Namespace) -> int:
     check_executor(arguments)
     if arguments.executor != "local" and here:
         raise UsageError("--rule and --contract take seconds, here; leave --executor out")
+    if arguments.black_box and not arguments.diagnosis:
+        raise UsageError("--black-box diagnoses mutants; add --diagnosis")
     if arguments.narrow:
         return _mutate(arguments, NARROW)
     if arguments.diagnosis:
@@ -199,8 +205,7 @@ def _diagnoses(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     part = _part(arguments.part)
 
-    from gradcheck.power.diagnosis import Naming
-    from gradcheck.power.scores import diagnose_mutants
+    from gradcheck.power.diagnosis import Naming, diagnose_mutants
     from gradcheck.report import diagnosis_power as pages
 
     refuse_formats(targets, pages.FORMATS, "power")
@@ -210,6 +215,7 @@ def _diagnoses(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         part=part,
         jobs=arguments.jobs,
+        black_box=arguments.black_box,
     )
     progress = Progress(arguments)
     with heard():

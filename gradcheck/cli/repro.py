@@ -109,11 +109,12 @@ def _narrowed(run: Run, meant: Named) -> Run:
 
 def _wrong(run: Run, meant: Named) -> list[CaseResult]:
     """The results that find a gradient wrong."""
-    from gradcheck.explain.shrink import WRONG
+    from gradcheck.explain.shrink import WRONG_VERDICTS
     from gradcheck.explain.shrink_trial import CALL
 
     names = (*meant.case.primal_names, CALL)
-    return [r for r in run.results if r.finding.name in names and r.finding.verdict in WRONG]
+    found = (r for r in run.results if r.finding.name in names)
+    return [r for r in found if r.finding.verdict in WRONG_VERDICTS]
 
 
 def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:

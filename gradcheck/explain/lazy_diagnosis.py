@@ -17,7 +17,7 @@ from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.explain.diagnoses import Diagnoses
+    from gradcheck.explain.findings import Diagnoses
     from gradcheck.spec.mutant import Mutant
 
 ASKED: Final = "asked"
@@ -27,11 +27,11 @@ ENDS: Final = (*LIMITS, Verdict.ERROR)
 
 @dataclass
 class LazyDiagnoser:
-    """Diagnoses of whatever fails, made once per operator, dialect, dtype and implementation.
+    """Diagnoses of failures, made once per operator, dialect, dtype and implementation.
 
-    They do not depend on the order in which cases are judged: what is asked is fixed by names.
-    `operators` are the suite's: a gradient may be another one's. `mutants()` are their known
-    defects by operator, asked for at the first failure. Nothing that explains is imported before.
+    They do not depend on the order in which cases are judged. `operators` are the suite's: a
+    gradient may be another operator's. `mutants()` returns their known defects by operator, and is
+    called at the first failure. Nothing that explains is imported before that.
     """
 
     operators: Mapping[str, OpSpec] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class LazyDiagnoser:
 
     @cached_property
     def _diagnoses(self) -> Diagnoses:
-        from gradcheck.explain.diagnoses import Diagnoses
+        from gradcheck.explain.findings import Diagnoses
 
         return Diagnoses(self.operators, self.mutants)
 
@@ -59,15 +59,15 @@ class LazyDiagnoser:
 def only_adds(
     findings: Sequence[Finding], explained: Callable[[], Sequence[Finding]]
 ) -> list[Finding]:
-    """The findings with what is explained of them; where that fails, as they are, and why."""
+    """The explained findings; if explaining fails, the findings as they are, with the reason."""
     try:
         return [*explained()]
-    except (Exception, SystemExit) as error:  # noqa: BLE001  of the code judged, or ours
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the code's or the engine's
         return _noted(findings, f"why could not be told: asking again raised {raised(error)}")
 
 
 def _ending(findings: Sequence[Finding], failed: Sequence[Finding]) -> list[Finding]:
-    """The findings, and how the code ended when it was asked why."""
+    """The findings, with the way in which the code ended when it was asked again."""
     ends = [f.reason for f in failed if f.verdict in ENDS]
     return _noted(findings, f"asked again for its diagnosis: {ends[0]}") if ends else [*findings]
 
@@ -78,10 +78,10 @@ def _noted(findings: Sequence[Finding], says: str) -> list[Finding]:
     at = next((i for i, finding in enumerate(found) if finding.verdict.wrong), None)
     if at is not None:
         before = found[at].diagnosis
-        told = (
+        noted = (
             Diagnosis(label="", says=says, rule=ASKED)
             if before is None
             else replace(before, evidence=(*before.evidence, says))
         )
-        found[at] = replace(found[at], diagnosis=told)
+        found[at] = replace(found[at], diagnosis=noted)
     return found

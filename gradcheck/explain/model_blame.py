@@ -1,36 +1,98 @@
-"""A model's findings with the stages to blame: exactly where stages are bound, or by suspicion."""
+"""The findings of a model with the stages to blame, exact where stages are bound."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import GradcheckError
-from gradcheck.explain import naming
 from gradcheck.explain.blame import rounds, suspects
-from gradcheck.explain.dataflow import Derivatives
-from gradcheck.explain.reproduce import contributions, reproduce
-from gradcheck.explain.stage import by_rules
+from gradcheck.explain.engine import diagnose
+from gradcheck.explain.operator_probes import UNITS, SpecTruth
+from gradcheck.explain.probe import Cotangent, Gradients, Probe
+from gradcheck.explain.reproduce import Derivatives, contributions, reproduce
+from gradcheck.explain.stage_defects import name_defect
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.model import ModelJudgement, gradients_of, judge_gradients
-from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.judge.model_truth import ModelTruth, StageTruth
 from gradcheck.results.finding import Blame, Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.program import StageVjp
+
+HERE: Final = "the model's own point"
+"""Where a stage is asked: values follow from the model's parameters."""
+
+
+def by_rules(known: StageTruth, vjp: StageVjp, dtype: str) -> Callable[[int], str]:
+    """The engine's diagnosis of the gradient of the value read at an index; "" if none.
+
+    The stage is asked lazily, under each of the reference's cotangents of it.
+    """
+    probes: list[Probe] = []
+
+    def describe(index: int) -> str:
+        if dtype not in UNITS:
+            return ""
+        if not probes:
+            probes.extend(_probes(known, vjp, dtype))
+        found = diagnose(known.stage.primals[index], probes)
+        return f"{found.says}." if found is not None and found.label else ""
+
+    return describe
+
+
+def _probes(known: StageTruth, vjp: StageVjp, dtype: str) -> list[Probe]:
+    stage, values = known.stage, known.values(dtype)
+    wide = known.values("float64")
+    kind = np.dtype(dtype)
+
+    def ask(ct: Cotangent) -> Gradients:
+        found = ask_stage(vjp, stage, tuple(part.astype(kind) for part in ct), values)
+        pairs = zip(stage.primals, found, strict=True)
+        return {
+            name: np.asarray(g, dtype=np.float64)
+            for name, g in pairs
+            if g is not None and not isinstance(g, Finding)
+        }
+
+    probes = []
+    for seed, ct in enumerate(known.cts):
+        try:
+            got = ask(ct)
+        except Broken:
+            continue
+        probe = Probe(
+            where=HERE,
+            seed=seed,
+            names=stage.primals,
+            primals=tuple(np.asarray(wide[name]) for name in stage.reads),
+            attrs=stage.all_attrs,
+            ct=tuple(np.asarray(part, dtype=np.float64) for part in ct),
+            got=got,
+            truth=SpecTruth(stage.op),
+            ask=ask,
+            dtype=dtype,
+            u=UNITS[dtype],
+        )
+        if probe.vjp() is not None:
+            probes.append(probe)
+    return probes
+
 
 Float = NDArray[np.float64]
 Mutants = Mapping[str, Sequence[Mutant]]
 
 
 class ModelBlame:
-    """Who is to blame at one point of a model, whoever is judged there."""
+    """The stages to blame at one point of a model, for any implementation judged there."""
 
     def __init__(self, truth: ModelTruth, mutants: Callable[[], Mutants]) -> None:
         """Work nothing out yet: a model that passes needs none of it.
@@ -55,12 +117,12 @@ class ModelBlame:
         """The findings; the loss's (or the first that is wrong) says which stages to blame."""
         truth = self._truth.at(dtype)
         wrong = _wrong(judged.of(Part.GRADIENT).values())
-        guilty = _wrong(judged.of(Part.STAGE).values())
+        faulty = _wrong(judged.of(Part.STAGE).values())
         known = [name for name in wrong if name in truth.values64]
-        if judged.bound is None or judged.gradients is None or not (known or guilty):
+        if judged.bound is None or judged.gradients is None or not (known or faulty):
             return judged.findings
-        if guilty:
-            found = _exact(truth, judged.bound, dtype, guilty)
+        if faulty:
+            found = _exact(truth, judged.bound, dtype, faulty)
             bound = judged.bound
             blames = tuple(
                 self._named(blame, bound, dtype) if blame.exact else blame for blame in found
@@ -82,7 +144,7 @@ class ModelBlame:
             except Broken as error:
                 return replace(blame, names=(error.finding.reason,))
             got = [None if g is None or isinstance(g, Finding) else _wide(g) for g in found]
-            names = naming.name(stage, ct, got, known.values("float64"), mutants, dtype, rest)
+            names = name_defect(stage, ct, got, known.values("float64"), mutants, dtype, rest)
             if names:
                 return replace(blame, names=names)
         return blame
@@ -136,7 +198,7 @@ class ModelBlame:
 
 
 def _exact(
-    truth: ModelTruth, bound: BoundModel, dtype: str, guilty: Collection[str]
+    truth: ModelTruth, bound: BoundModel, dtype: str, faulty: Collection[str]
 ) -> tuple[Blame, ...]:
     def still_wrong(replaced: frozenset[str]) -> list[str]:
         try:
@@ -145,7 +207,7 @@ def _exact(
             return []
         return _wrong(judge_gradients(truth, bound, gradients, dtype))
 
-    return rounds(truth.program, guilty, still_wrong)
+    return rounds(truth.program, faulty, still_wrong)
 
 
 def _wide(gradient: NDArray[np.floating[Any]]) -> Float:

@@ -1,4 +1,4 @@
-"""One point at which code was asked for its gradients: what it gave, and what would be right.
+"""One point at which code was asked for its gradients, with the true gradients there.
 
 A rule looks at probes alone. It may evaluate the true VJP there with other cotangents, primals or
 attributes, and ask the code itself again.
@@ -14,31 +14,84 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.closeness import SAME
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.operator import OpSpec
 
-Array = NDArray[Any]
 Float = NDArray[np.float64]
+
+ROUNDING_TOLERANCE: Final = {
+    "mp50": 1e-13,
+    "float64": 1e-10,
+    "float32": 3e-5,
+    "bfloat16": 6e-2,
+    "float16": 8e-3,
+}
+"""Distance, relative to the largest element, that rounding alone explains."""
+MAX_RELATIVE_DISTANCE: Final = 0.01
+"""A hypothesis must be so many times nearer to what was returned than the right VJP is."""
+
+
+def as_float64(x: Any) -> Float:
+    """Numbers in float64, whatever they were."""
+    return np.asarray(x, dtype=np.float64)
+
+
+def close(a: Any, b: Any, dtype: str, floor: float = 0.0) -> NDArray[np.bool_]:
+    """Which elements of `a` and `b` differ by no more than rounding.
+
+    It is measured by the largest of `b`, but by no less than `floor`.
+    """
+    a, b = as_float64(a), as_float64(b)
+    with np.errstate(all="ignore"):
+        size = max(float(np.max(np.abs(b), initial=0.0)), floor)
+        same = (np.abs(a - b) <= ROUNDING_TOLERANCE[dtype] * size) | (a == b)
+    return np.asarray(same)
+
+
+def near(a: Any, b: Any, dtype: str, floor: float = 0.0) -> bool:
+    """Whether all elements are; None is near None alone."""
+    if a is None or b is None or np.shape(a) != np.shape(b):
+        return a is b
+    return bool(close(a, b, dtype, floor).all())
+
+
+def agree(a: Float, b: Float, tolerance: float = 1e-9) -> bool:
+    """Whether two arrays agree within `tolerance` times the largest element of `b`."""
+    with np.errstate(all="ignore"):
+        return bool((np.abs(a - b) <= tolerance * np.max(np.abs(b), initial=0.0)).all())
+
+
+def reproduces(hypothesis: Any, got: Any, right: Any, dtype: str, floor: float = 0.0) -> bool:
+    """Whether a prediction equals the returned gradient to rounding, and the right one does not."""
+    if hypothesis is None or np.shape(hypothesis) != np.shape(got):
+        return False
+    if not near(hypothesis, got, dtype, floor) or near(right, got, dtype, floor):
+        return False
+    a, b, c = as_float64(hypothesis), as_float64(got), as_float64(right)
+    with np.errstate(all="ignore"):
+        mine, its = np.abs(a - b), np.abs(c - b)
+    mine, its = (np.where(np.isfinite(d), d, 0.0) for d in (mine, its))
+    return bool(np.max(mine, initial=0.0) <= MAX_RELATIVE_DISTANCE * np.max(its, initial=0.0))
+
+
+Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Gradients = Mapping[str, Float]
 Cotangent = tuple[Float, ...]
 
 RAISES: Final = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 """What a right function may raise where it is not defined."""
-CLOSER: Final = 0.01
-"""A prediction must be so many times nearer to what was returned than the right gradient is."""
-SAFETY: Final = 4.0
+ROUNDING_SAFETY: Final = 4.0
 """Factor on what rounding is estimated to cost before it explains a difference."""
 
 
 class Truth(Protocol):
     """The right function behind a gradient, in float64, wherever it is defined.
 
-    `forward(primals, attrs)` gives a tuple of outputs, `vjp(ct, primals, attrs)` one gradient per
-    primal (None for an index), `cost(ct, primals, attrs)` what rounding may cost each, in units of
-    u (None: not known). `spec` is the operator whose own text tells it, if one does. `defaults` are
-    the attributes' default values, `choices` the values that each takes anywhere in the suite.
+    `forward(primals, attrs)` returns a tuple of outputs, `vjp(ct, primals, attrs)` one gradient per
+    primal (None for an index), `cost(ct, primals, attrs)` the rounding error allowed to each, in
+    units of u (None: unknown). `spec` is the operator's spec, if there is one. `defaults` are the
+    attributes' default values, `choices` the values that each takes anywhere in the suite.
     """
 
     @property
@@ -65,13 +118,13 @@ class Truth(Protocol):
 class Probe:
     """Code asked at one point, under one cotangent.
 
-    `primals` are float64 or int64, `ct` has one part per output of forward. `got` holds what came
-    back by the names of primals, in float64 (a name is absent where nothing or nothing fitting
-    came); `raw` is what came in its place, of whatever shape (None: nothing). `ask(ct)` asks the
-    same code again, at the same point; `at(primals, ct)` with the same attributes at another one
-    (None: it cannot be asked there). `where` names the point, `seed` what it was drawn from;
-    `u` is the unit roundoff of the code's `dtype`. `kinked` marks elements of primals that sit on
-    a declared kink.
+    `primals` are float64 or int64, `ct` has one part per output of forward. `got` holds the
+    returned gradients by the names of primals, in float64 (a name is absent where none of the
+    primal's shape was returned); `raw` holds the returned arrays, of any shape (None: nothing).
+    `ask(ct)` asks the code again at this point, `at(primals, ct)` at another one with these
+    attributes (None: impossible). `where` names the point, `seed` is the seed that it was drawn
+    from; `u` is the unit roundoff of the code's `dtype`. `kinked` marks elements of primals on a
+    declared kink.
     """
 
     where: str
@@ -133,10 +186,21 @@ class Probe:
         pairs = zip(self.names, found, strict=True)
         return {name: np.asarray(g, dtype=np.float64) for name, g in pairs if g is not None}
 
+    def gradient(
+        self,
+        name: str,
+        ct: Cotangent | None = None,
+        primals: Mapping[str, Array] | None = None,
+        attrs: Attrs | None = None,
+    ) -> Float | None:
+        """The true gradient of one primal, as `vjp` gives it; None where it is not defined."""
+        found = self.vjp(ct, primals, attrs)
+        return None if found is None else found.get(name)
+
     # ── what differs ─────────────────────────────────────────────────────────────────────────
 
     @cached_property
-    def _blur(self) -> Gradients:
+    def _rounding_bounds(self) -> Gradients:
         """How far rounding alone may take each element from the true gradient."""
         with np.errstate(all="ignore"):
             cost = self.truth.cost(self.ct, self.primals, self.attrs)
@@ -145,30 +209,34 @@ class Probe:
             if name in self.right:
                 right = np.where(np.isfinite(self.right[name]), self.right[name], 0.0)
                 size = float(np.max(np.abs(right), initial=0.0))
-                extra = 0.0 if of is None else SAFETY * self.u * np.nan_to_num(of, posinf=0.0)
-                out[name] = np.broadcast_to(SAME[self.dtype] * size + extra, right.shape)
+                extra = (
+                    0.0 if of is None else ROUNDING_SAFETY * self.u * np.nan_to_num(of, posinf=0.0)
+                )
+                out[name] = np.broadcast_to(
+                    ROUNDING_TOLERANCE[self.dtype] * size + extra, right.shape
+                )
         return out
 
-    def blur(self, name: str) -> Float:
+    def rounding(self, name: str) -> Float:
         """How far rounding alone may take each element of a gradient."""
-        return self._blur[name]
+        return self._rounding_bounds[name]
 
     def wrong(self, name: str) -> Mask:
-        """Which elements of a gradient are wrong beyond rounding; all, where none came."""
+        """Which elements of a gradient are wrong beyond rounding; all, if none was returned."""
         right = self.right[name]
         if name not in self.got:
             return np.ones(right.shape, dtype=bool)
         return ~self._within(self.got[name], right, name)
 
     def fails(self, name: str) -> bool:
-        """Whether any is."""
+        """Whether any element is."""
         key = "explain.probe", "fails", name
         if key not in self.memo:
             self.memo[key] = bool(self.wrong(name).any()) or name not in self.got
         return bool(self.memo[key])
 
     def reproduces(self, prediction: Any, name: str) -> bool:
-        """Whether a prediction is what was returned, to rounding, and the right one is not.
+        """Whether a prediction is the returned gradient to rounding, and the right one is not.
 
         Where the gradient is right, a prediction must be right, too. What is not finite must stand
         in the same places.
@@ -177,7 +245,7 @@ class Probe:
             return False
         guess = np.asarray(prediction, dtype=np.float64)
         if name not in self.got:
-            return self._came(guess, name)
+            return self._matches_raw(guess, name)
         got, right = self.got[name], self.right[name]
         if guess.shape != got.shape:
             return False
@@ -188,14 +256,14 @@ class Probe:
             return False  # NaN everywhere has too many explanations
         if not np.array_equal(got[strange], guess[strange], equal_nan=True):
             return False
-        bound, closest = self._reach(name, strange)
+        bound, closest = self._distance_bounds(name, strange)
         mine = np.abs(guess - got)[~strange]
         if not bool(np.all(mine <= bound)):
             return False
         return bool(strange.any() or np.max(mine, initial=0.0) <= closest)
 
-    def _reach(self, name: str, strange: Mask) -> tuple[Float, float]:
-        """How near to what was returned a prediction must come: each finite element, and the worst.
+    def _distance_bounds(self, name: str, strange: Mask) -> tuple[Float, float]:
+        """The distance from the returned gradient allowed to each finite element, and to the worst.
 
         `strange` marks what is not finite.
         """
@@ -204,21 +272,23 @@ class Probe:
             finite = self.got[name][~strange]
             its = np.abs(self.right[name][~strange] - finite)
             size = max(float(np.max(np.abs(finite), initial=0.0)), 0.0)
-            bound = np.maximum(self._blur[name][~strange], SAME[self.dtype] * size)
-            self.memo[key] = bound, float(CLOSER * np.max(its, initial=0.0))
+            bound = np.maximum(
+                self._rounding_bounds[name][~strange], ROUNDING_TOLERANCE[self.dtype] * size
+            )
+            self.memo[key] = bound, float(MAX_RELATIVE_DISTANCE * np.max(its, initial=0.0))
         found: tuple[Float, float] = self.memo[key]
         return found
 
-    def _came(self, guess: Float, name: str) -> bool:
-        """Whether a prediction of another shape than the primal's is what came in its place."""
+    def _matches_raw(self, guess: Float, name: str) -> bool:
+        """Whether a prediction of another shape than the primal's equals the raw array returned."""
         raw = self.raw.get(name)
         if raw is None or raw.shape != guess.shape or not raw.size:
             return False
         came = np.asarray(raw, dtype=np.float64)
         with np.errstate(all="ignore"):
-            bound = SAME[self.dtype] * float(np.max(np.abs(guess), initial=0.0))
+            bound = ROUNDING_TOLERANCE[self.dtype] * float(np.max(np.abs(guess), initial=0.0))
             return bool(bound > 0 and np.all(np.abs(came - guess) <= bound))
 
     def _within(self, a: Float, right: Float, name: str) -> Mask:
         with np.errstate(all="ignore"):
-            return np.asarray((np.abs(a - right) <= self._blur[name]) | (a == right))
+            return np.asarray((np.abs(a - right) <= self._rounding_bounds[name]) | (a == right))

@@ -1,21 +1,153 @@
-"""Which defect of which suspect gives all the end-to-end gradients that were returned."""
+"""Which defect of which suspect gives all the end-to-end gradients that were returned.
+
+A slot is one value read by one stage. An error δ in the gradient that a stage returns for a slot
+adds Gᵀδ to the gradient of every name upstream, where G is the derivative of the value read with
+respect to that name; no other stage needs to be asked.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gradcheck.explain.closeness import near, reproduces
-from gradcheck.explain.dataflow import Reach
-from gradcheck.explain.evidence import FLOOR
-from gradcheck.explain.hypothesis import hypotheses, narrow, simple
+from gradcheck.explain.probe import near, reproduces
+from gradcheck.explain.stage_defects import misplaced_gradients, narrow_vjps, wrong_vjps
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.program import Program, Stage, Values
+
+Float = NDArray[np.float64]
+
+MIN_TENSOR_SCALE: Final = 1e-3
+"""The least scale of a tensor, relative to the largest one's: a gradient that is 0 is all noise."""
+MAX_DERIVATIVE_NUMBERS: Final = 4e7
+
+
+class Reach:
+    """The dependencies between the values of one program, from the graph alone."""
+
+    def __init__(self, program: Program) -> None:
+        """Walk the stages once."""
+        self.program = program
+        self._upstream: dict[str, frozenset[str]] = {}
+        self._first: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        for name in (*program.params, *program.inputs):
+            self._upstream[name] = frozenset({name})
+        for place, stage in enumerate(program.stages):
+            behind = frozenset().union(*(self._upstream[name] for name in stage.reads))
+            for name in stage.reads:
+                self._first.setdefault(name, place)
+                self._last[name] = place
+            for name in stage.outputs:
+                self._upstream[name] = behind | {name}
+
+    def upstream(self, name: str) -> frozenset[str]:
+        """The value itself, and every value that it depends on."""
+        return self._upstream[name]
+
+    def of(self, stage: Stage) -> frozenset[str]:
+        """Every value whose gradient an error of the stage may touch."""
+        return frozenset().union(*(self._upstream[name] for name in stage.reads))
+
+    def without(self, stage: Stage, read: str) -> frozenset[str]:
+        """Every value that would still get a gradient if the stage returned none for one read."""
+        reached = {self.program.loss}
+        for other in reversed(self.program.stages):
+            if reached.intersection(other.outputs):
+                reached.update(n for n in other.reads if other is not stage or n != read)
+        return frozenset(reached)
+
+    def place(self, name: str) -> int:
+        """Where a value is read first: the larger, the nearer to the loss. A loss is nearest."""
+        return self._first.get(name, len(self.program.stages))
+
+    def tied(self, name: str) -> bool:
+        """Whether several stages read it: its gradient is a sum."""
+        return name in self._first and self._first[name] != self._last[name]
+
+
+class Derivatives:
+    """The derivative of every value with respect to some names, at one point, in float64.
+
+    `of(value)` is [elements of the value, elements of all `names`, one name after the other];
+    it is built forward, stage by stage, from the VJPs of the basis cotangents.
+    """
+
+    def __init__(self, program: Program, values: Values, names: Collection[str]) -> None:
+        """Lay the columns out; nothing is computed yet."""
+        self.program = program
+        self.values = values
+        self.kept: dict[Any, Any] = {}  # what linear algebra found of them
+        self.columns: dict[str, slice] = {}
+        start = 0
+        for name in names:
+            end = start + np.asarray(values[name]).size
+            self.columns[name] = slice(start, end)
+            start = end
+        self.width = start
+
+    @property
+    def affordable(self) -> bool:
+        """Whether all of them together fit into a moment and into memory."""
+        rows = sum(np.asarray(v).size for v in self.values.values() if v.dtype.kind == "f")
+        return rows * self.width <= MAX_DERIVATIVE_NUMBERS
+
+    def of(self, value: str) -> Float:
+        """The derivative of one value."""
+        return self._all[value]
+
+    @cached_property
+    def _all(self) -> Mapping[str, Float]:
+        given = {*self.program.params, *self.program.inputs}
+        found = {name: self._own(name) for name in given}
+        for stage in self.program.stages:
+            total = [self._own(name) for name in stage.outputs]
+            for read, parts in self._blocks(stage).items():
+                for output, block in enumerate(parts):
+                    if read not in given:
+                        total[output] += block @ found[read]
+                    elif read in self.columns:
+                        total[output][:, self.columns[read]] += block
+            found.update(zip(stage.outputs, total, strict=True))
+        return found
+
+    def _own(self, name: str) -> Float:
+        """1 where the name itself is a column."""
+        rows = np.zeros((np.asarray(self.values[name]).size, self.width))
+        if name in self.columns:
+            rows[:, self.columns[name]] = np.eye(len(rows))
+        return rows
+
+    def _blocks(self, stage: Stage) -> dict[str, list[Float]]:
+        """By value read: the derivative of each output with respect to it."""
+        sizes = [np.asarray(self.values[name]).size for name in stage.outputs]
+        found: dict[str, list[Float]] = {}
+        for output, size in enumerate(sizes):
+            for element in range(size):
+                for read, gradient in zip(
+                    stage.reads, stage.vjp(F64, self._basis(stage, output, element), self.values),
+                    strict=True,
+                ):  # fmt: skip
+                    if gradient is None:
+                        continue
+                    if read not in found:
+                        width = np.asarray(self.values[read]).size
+                        found[read] = [np.zeros((n, width)) for n in sizes]
+                    found[read][output][element] += np.ravel(gradient)
+        return found
+
+    def _basis(self, stage: Stage, output: int, element: int) -> tuple[Any, ...]:
+        cts = [np.zeros(np.shape(self.values[name])) for name in stage.outputs]
+        cts[output].reshape(-1)[element] = 1.0
+        return tuple(cts)
+
 
 Gradients = Sequence[Any]
 
@@ -37,9 +169,9 @@ def reproduce(
     mutants: Callable[[str], Sequence[Mutant]],
     dtype: str = "float64",
 ) -> tuple[Reproduced, ...]:
-    """Which defects of which suspects reproduce every gradient in `got`, the simplest ones.
+    """The simplest defects of suspects that reproduce every gradient in `got`.
 
-    `got` holds what was returned, by name; names with None are left out of the comparison.
+    `got` holds the returned gradients by name; those that are None are left out.
     """
     right = {name: cts[name] for name in got if name in cts}
     judged = {n: g for n, g in got.items() if n in right and np.shape(g) == np.shape(right[n])}
@@ -50,9 +182,9 @@ def reproduce(
             continue
         whole = cotangents(stage, values, cts)
         true = stage.vjp(F64, whole, values)
-        ways = hypotheses(stage, whole, values, mutants(stage.op.name))
-        short = narrow(stage, whole, values, dtype)
-        for hypothesis in itertools.chain(simple(stage, true), short, ways):
+        ways = wrong_vjps(stage, whole, values, mutants(stage.op.name))
+        short = narrow_vjps(stage, whole, values, dtype)
+        for hypothesis in itertools.chain(misplaced_gradients(stage, true), short, ways):
             if best and hypothesis.rank > min(best):
                 break
             if _alike(hypothesis.gradients, true) and seen.follows(
@@ -65,7 +197,7 @@ def reproduce(
 
 
 class _Seen:
-    """The gradients that were returned, to be compared with what a hypothesis makes of them."""
+    """The returned gradients, to be compared with those that follow from a stage's defect."""
 
     def __init__(
         self,
@@ -78,7 +210,7 @@ class _Seen:
         self.program, self.values, self.dtype = program, values, dtype
         self.got, self.right = got, right
         sizes = (float(np.max(np.abs(g), initial=0.0)) for g in right.values())
-        self.floor = FLOOR * max(sizes, default=0.0)
+        self.floor = MIN_TENSOR_SCALE * max(sizes, default=0.0)
         self.differs = frozenset(n for n in got if not self._near(got[n], right[n]))
         reach = Reach(program)
         self.due: dict[int, list[str]] = {}
@@ -94,7 +226,7 @@ class _Seen:
         return bool(self.differs) and not self.differs.intersection(behind)
 
     def follows(self, place: int, gradients: Gradients, right: Gradients) -> bool:
-        """Whether all that was returned follows if the stage at `place` returns `gradients`.
+        """Whether all returned gradients follow if the stage at `place` returns `gradients`.
 
         What they differ by is carried on by the true VJPs; the first gradient that comes out
         otherwise ends it.
@@ -131,7 +263,7 @@ class _Seen:
 def contributions(
     program: Program, values: Values, cts: Mapping[str, Any], name: str, got: Any, dtype: str
 ) -> str:
-    """What a tied gradient lacks: which of its readers' contributions are in it; "" if unclear."""
+    """The contributions that a tied gradient lacks, of those of its readers; "" if unclear."""
     shares = {}
     for stage in program.readers.get(name, ()):
         found = stage.vjp(F64, cotangents(stage, values, cts), values)

@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
-from gradcheck.explain.diagnose import ruled
-from gradcheck.explain.diagnoses import remembering, unsteady
-from gradcheck.explain.diagnosis_rule import Rule
-from gradcheck.explain.form import malformed
-from gradcheck.explain.hypotheses.table import RULES
+from gradcheck.explain.engine import explain
+from gradcheck.explain.findings import is_unsteady, with_state
+from gradcheck.explain.hypotheses.registry import RULES
+from gradcheck.explain.hypotheses.shape import malformed
+from gradcheck.explain.hypothesis import Rule
+from gradcheck.explain.operator_probes import ENDED, ProbeCollector
 from gradcheck.explain.probe import Probe
-from gradcheck.explain.probe_collector import ENDED, ProbeCollector
-from gradcheck.explain.shrink_candidate import Candidate
-from gradcheck.explain.shrink_domain import Domain
-from gradcheck.explain.shrink_shapes import smaller
-from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Trials, judged
-from gradcheck.explain.shrink_values import plainer, shorter, sparser
+from gradcheck.explain.shrink_candidate import Candidate, Domain
+from gradcheck.explain.shrink_steps import plainer, shorter, smaller, sparser
+from gradcheck.explain.shrink_trial import CALL, FORMS, OUTSIDE_DOMAIN, Trials, judged
 from gradcheck.implementations.bound import Binding
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.cotangents import KINDS
@@ -37,23 +35,22 @@ from gradcheck.spec.suite import Case
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-BUDGET: Final = 500
+MAX_POINTS: Final = 500
 """Points at which the code is asked, at most; each costs it up to three calls."""
-FADED: Final = 2.0**-7
+MIN_KEPT_SIZE: Final = 2.0**-7
 """What may be left of the true gradient's size after one step; a few of them lead to 1e-5."""
-WRONG: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
+WRONG_VERDICTS: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
     """A failure made small: the case, the one cotangent under which it shows, and the numbers.
 
-    `case` has a sample of its own, named after the original's, that returns the reduced primals
-    and holds the reduced attributes; `cotangent` has one part per output of forward, in float64.
-    `finding` is the judgement of the gradient `output` there. `got`, `want` (the true gradient)
-    and `bar` (how uncertain `want` is) are float64, in the shape of the primal `output` (of the
-    first floating one, where the call as a whole fails); `got` is NaN where nothing of that shape
-    came back.
+    `case` has a sample of its own, named after the original's, with the reduced primals and
+    attributes; `cotangent` has one part per output of forward, in float64. `finding` is the
+    judgement of the gradient `output` there. `got`, `want` (the true gradient) and `bar` (the
+    uncertainty of `want`) are float64, in the shape of the primal `output` (of the first floating
+    one, where the call as a whole fails); `got` is NaN where no array of that shape was returned.
     """
 
     case: Case
@@ -72,20 +69,28 @@ def shrink(
     dtype: str,
     output: str,
     rules: Sequence[Rule] = RULES,
-    budget: int = BUDGET,
+    budget: int = MAX_POINTS,
     convention: str = "",
 ) -> Shrunk | None:
-    """The failure of one gradient in fewer elements and shorter numbers; None: it does not fail.
+    """Show the failure of one gradient in fewer elements and shorter numbers.
 
-    `output` is a primal's name, or "vjp" for the call as a whole. What stays is the verdict, the
-    manner (numbers, NaN, shape, absence) and, where one of `rules` names the failure, what that
-    suspects. A candidate outside the operator's domain is none; nor is one that two calls answer
-    differently. `convention` names the system whose choice on kinks is the only one allowed (empty:
-    any). What it takes is counted, not timed: `budget` points. A call that dies is not
-    repeated in smaller: such a case comes back as it is.
+    Args:
+        case: The case that fails.
+        binding: The implementation judged.
+        dtype: The dtype in which it is judged.
+        output: A primal's name, or "vjp" for the call as a whole.
+        rules: Rules of diagnosis. If one explains the failure, smaller inputs must fit its
+            hypothesis.
+        budget: The number of points at which the code is asked, at most.
+        convention: The system whose choice on kinks is the only one allowed (empty: any).
+
+    Returns:
+        The smallest failure found, with the original's verdict and symptom (numbers, NaN, shape,
+        absence), inside the operator's domain and repeatable; None if the gradient does not fail. A
+        call that crashes is not repeated: its case is returned as it is.
 
     Raises:
-        SpecError: the case is at fault.
+        SpecError: The case is invalid.
     """
     if output not in (CALL, *case.primal_names):
         return None
@@ -101,8 +106,8 @@ def shrink(
     found = _reduced(start, trials) or as_it_is(case, binding, dtype, output, convention)
     if found is None:
         return None
-    if unsteady(found.finding):
-        return replace(found, finding=remembering(found.finding, asked.own(case)))
+    if is_unsteady(found.finding):
+        return replace(found, finding=with_state(found.finding, asked.own(case)))
     if diagnosis is None:
         return found
     return replace(found, finding=replace(found.finding, diagnosis=diagnosis))
@@ -118,7 +123,7 @@ def _start(case: Case, primals: tuple[Array, ...], trials: Trials) -> Candidate 
 
 
 def _suspected(case: Case, trials: Trials, rules: Sequence[Rule]) -> Diagnosis | None:
-    """Why it fails, as the rules see it; what they suspect must fit from now on."""
+    """Diagnose the failure; every candidate must fit its hypothesis from then on."""
     output, probes = trials.output, trials.asked.probes
     if output == CALL:
         return None
@@ -131,17 +136,17 @@ def _suspected(case: Case, trials: Trials, rules: Sequence[Rule]) -> Diagnosis |
 
         trials.fits = None if formed is None or not formed.label else same
         return formed
-    ruling = ruled(output, probes(case), rules)
-    suspicion = None if ruling is None else ruling.suspicion
-    trials.fits = None if suspicion is None else suspicion.fits
-    return None if ruling is None else ruling.diagnosis
+    explanation = explain(output, probes(case), rules)
+    hypothesis = None if explanation is None else explanation.hypothesis
+    trials.fits = None if hypothesis is None else hypothesis.fits
+    return None if explanation is None else explanation.diagnosis
 
 
 def _reduced(start: Candidate, trials: Trials) -> Shrunk | None:
-    """The smallest candidate that the whole judgement calls wrong, too; None: not even the first.
+    """The smallest candidate that a whole judgement confirms; None if it confirms none.
 
-    Steps that it does not follow are taken back: forward may have no derivative at a zero, say,
-    where the spec's VJP still gives a number.
+    Steps that are not confirmed are undone: forward may have no derivative at a zero where the
+    spec's VJP still gives a number.
     """
     candidate, found = start, None
     for steps in ROUNDS:
@@ -163,7 +168,7 @@ def _stepped(
     less, before = candidate, trials.last
     for step in steps:
         size = 0.0 if trials.last is None else trials.last.largest
-        trials.zero, trials.least = step is smaller or size == 0, size * FADED
+        trials.zero, trials.least = step is smaller or size == 0, size * MIN_KEPT_SIZE
         less = step(less, trials)
     shrunk = None if less is candidate else _confirmed(less, trials)
     if shrunk is None:
@@ -197,9 +202,9 @@ def _confirmed(candidate: Candidate, trials: Trials) -> Shrunk | None:
         case = candidate.case()
         ct = trials.cotangent(candidate, case)
         truth, finding = judged(case, trials.asked, trials.output, ct, trials.convention)
-    except (Broken, *UNTOUCHED):
+    except (Broken, *OUTSIDE_DOMAIN):
         return None
-    if finding.name != trials.output or finding.verdict not in WRONG:
+    if finding.name != trials.output or finding.verdict not in WRONG_VERDICTS:
         return None
     return shown(truth, finding, trials.asked, 0)
 
@@ -215,7 +220,7 @@ def as_it_is(
     truth = CaseTruth(case, convention, low=dtype if dtype in LOW else "").at(dtype)
     findings = judge_case(truth, binding, dtype)
     finding = next((f for f in findings if f.name == output), None)
-    if finding is None or finding.verdict not in (*WRONG, *ENDED):
+    if finding is None or finding.verdict not in (*WRONG_VERDICTS, *ENDED):
         return None
     names = truth.cotangents.names
     row = names.index(finding.top.cotangent) if finding.top is not None else 0
@@ -248,7 +253,7 @@ def shown(truth: CaseTruth, finding: Finding, asked: ProbeCollector, row: int) -
 
 
 def _got(truth: CaseTruth, asked: ProbeCollector, name: str, row: int, *, ended: bool) -> Float:
-    """What the code gives for one primal, [n]; NaN where it gives nothing that fits."""
+    """The code's gradient of one primal, [n]; NaN where none of its shape is returned."""
     case, kind = truth.case, dtype_named(asked.dtype)
     nothing = np.full(truth.primals[truth.names.index(name)].size, np.nan)
     typed = [p.astype(kind) if p.dtype.kind == "f" else p for p in truth.primals]

@@ -1,9 +1,10 @@
-"""A smaller input that may show a failure: primals, attributes and a cotangent, as a case."""
+"""A smaller input that may show a failure, and the values that its operator takes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,98 @@ from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
+
+MAX_ENUMERATED: Final = 3
+"""Distinct values, over all samples, up to which a primal takes no other ones (masks, signs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values of one primal: between two ends; whole numbers alone, or a few alone."""
+
+    low: float
+    high: float
+    whole: bool
+    few: tuple[float, ...]
+
+    def holds(self, values: Array) -> bool:
+        """Whether all values are of the kind that samples have."""
+        if self.few and not np.isin(values, self.few).all():
+            return False
+        if self.whole and not (values == np.round(values)).all():
+            return False
+        return bool(((values >= self.low) & (values <= self.high)).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values and attributes that an operator takes, as far as its samples show.
+
+    `primals` has one range per primal, None where nothing is known; `attrs` the numbers that each
+    attribute takes in samples.
+    """
+
+    primals: tuple[Range | None, ...]
+    attrs: dict[str, tuple[float, ...]]
+
+    @classmethod
+    def of(cls, case: Case, primals: Sequence[Array]) -> Domain:
+        """The domain spanned by the operator's samples in the case's dialect, and by `primals`."""
+        values: list[list[Array]] = [[] for _ in case.primal_names]
+        for sample in case.spec.samples:
+            if sample.dialects and case.dialect.name not in sample.dialects:
+                continue
+            try:
+                drawn = replace(case, sample=sample).primals
+            except Exception:  # noqa: BLE001  a suite's own; the ordinary judgement says so
+                continue
+            for seen, primal in zip(values, drawn, strict=True):
+                seen.append(primal.reshape(-1))
+        for seen, primal in zip(values, primals, strict=True):
+            seen.append(primal.reshape(-1))
+        return cls(tuple(_range(seen) for seen in values), _seen(case))
+
+    def holds(self, primals: Sequence[Array], attrs: Attrs) -> bool:
+        """Whether primals and attributes are like those of samples."""
+        pairs = zip(self.primals, primals, strict=True)
+        if not all(r is None or p.dtype.kind != "f" or r.holds(p) for r, p in pairs):
+            return False
+        return all(self._usual(name, number) for name in attrs for number in _numbers(attrs[name]))
+
+    def _usual(self, name: str, number: float) -> bool:
+        """Whole numbers from 1 on are, where smaller ones are not asked for; others in between."""
+        seen = self.attrs.get(name, ())
+        if number in seen:
+            return True
+        low, high = min(seen, default=1.0), max(seen, default=1.0)
+        return number >= 1 if float(number).is_integer() and low >= 1 else low <= number <= high
+
+
+def _range(seen: Sequence[Array]) -> Range | None:
+    every = np.concatenate(list(seen))
+    every = every[np.isfinite(every)]
+    if not every.size:
+        return None
+    distinct = np.unique(every)
+    few = tuple(float(v) for v in distinct) if distinct.size <= MAX_ENUMERATED else ()
+    whole = bool((every == np.round(every)).all())
+    return Range(float(distinct[0]), float(distinct[-1]), whole, few)
+
+
+def _seen(case: Case) -> dict[str, tuple[float, ...]]:
+    spec = case.spec
+    sets = [spec.defaults, *(d.attrs for d in spec.dialects), *(s.attrs for s in spec.samples)]
+    return {
+        name: tuple(n for attrs in sets if name in attrs for n in _numbers(attrs[name]))
+        for name in spec.defaults
+    }
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """The numbers in an attribute; none in a word or a flag."""
+    for part in value if isinstance(value, tuple) else (value,):
+        if isinstance(part, (int, float)) and not isinstance(part, bool):
+            yield part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +140,8 @@ class Candidate:
         """A case whose sample holds these primals and attributes.
 
         Raises:
-            SpecError: an element lies beside a kink, or on one that the original keeps clear of;
-                or float32 does not hold a value.
+            SpecError: An element lies beside a kink, or on one that the original avoids; or float32
+                cannot hold a value.
         """
         case, dialect = self.original, self.original.dialect
         given = dict(zip(case.primal_names, self.primals, strict=True))
@@ -79,6 +172,6 @@ class Candidate:
         return on
 
     def key(self) -> object:
-        """The same for candidates that are the same."""
+        """A key equal for equal candidates."""
         arrays = [*self.primals, *(self.ct or ())]
         return repr(self.attrs), self.kind, *((a.shape, a.tobytes()) for a in arrays)

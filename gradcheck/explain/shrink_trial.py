@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.explain.probe import RAISES, SAFETY, Cotangent, Probe
-from gradcheck.explain.probe_collector import ENDED, OfSpec, ProbeCollector
-from gradcheck.explain.shrink_candidate import Candidate
-from gradcheck.explain.shrink_domain import Domain
+from gradcheck.explain.operator_probes import ENDED, ProbeCollector, SpecTruth
+from gradcheck.explain.probe import RAISES, ROUNDING_SAFETY, Cotangent, Probe
+from gradcheck.explain.shrink_candidate import Candidate, Domain
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import rules_of
 from gradcheck.judge.contract.determinism import differs
@@ -36,16 +35,16 @@ CALL: Final = "vjp"
 """What findings about the call as a whole are called."""
 FORMS: Final = ("absent", "shape", "dtype")
 """How a gradient fails before a number of it is looked at."""
-CLEAR: Final = 8.0
+CLEAR_MARGIN: Final = 8.0
 """Bounds by which a failure must stay wrong, unless it never was by so many."""
-DEAR: Final = 5
+JUDGEMENT_COST: Final = 5
 """Trials that one whole judgement counts for."""
-UNTOUCHED: Final = (*RAISES, SpecError, Unsupported)
+OUTSIDE_DOMAIN: Final = (*RAISES, SpecError, Unsupported)
 """What shows that a candidate lies outside the operator's domain, or the code's."""
 
 
 class Outcome(Enum):
-    """What became of a failure: it stayed, it is gone, or nothing can be asked there."""
+    """The outcome of a trial: the failure stayed, it is gone, or nothing can be asked there."""
 
     KEPT = "kept"
     LOST = "lost"
@@ -54,10 +53,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """How a gradient fails: absent, of another shape or dtype, not finite, or of wrong numbers.
+    """How a gradient fails: absent, of another shape or dtype, not finite, or with wrong numbers.
 
-    Or the call as a whole does, and `kind` is what was said of it. `margin` is the error of the
-    element `worst`, over what is allowed it; `largest` is the true gradient's largest element.
+    Where the call as a whole fails, `kind` says how. `margin` is the error of the element `worst`
+    over its bound; `largest` is the true gradient's largest element.
     """
 
     kind: str
@@ -67,17 +66,17 @@ class Symptom:
 
     def like(self, other: Symptom) -> bool:
         """Whether it is the same failure, and about as clear as the other was."""
-        return self.kind == other.kind and self.margin >= min(CLEAR, other.margin)
+        return self.kind == other.kind and self.margin >= min(CLEAR_MARGIN, other.margin)
 
 
 @dataclass
 class Trials:
-    """Puts candidates to one implementation and counts them.
+    """Trials of candidates on one implementation, counted against a budget.
 
-    Those outside `domain` are none. `symptom` is what must stay, and `fits`, if there is one, must
-    hold. `left` is the budget, in evaluations; it is empty once a call has died. `convention` is as
-    in `CaseTruth`. `least` is what the largest element of the true gradient must not fall below
-    (`zero`: but it may vanish): a gradient that cancels shows little.
+    Candidates outside `domain` are skipped. A candidate must keep `symptom`, and fit `fits` if
+    given. `left` is the budget, in evaluations; it is 0 once a call has crashed. `convention` is as
+    in `CaseTruth`. The largest element of the true gradient must not fall below `least`, but may
+    vanish if `zero`: a gradient that cancels shows little.
     """
 
     asked: ProbeCollector
@@ -93,13 +92,13 @@ class Trials:
     _known: dict[object, tuple[Outcome, Symptom | None]] = field(default_factory=dict, init=False)
 
     def begins(self, candidate: Candidate) -> bool:
-        """Whether the candidate fails in any manner; that is then what must stay."""
+        """Whether the candidate fails in any manner, which every smaller one must then keep."""
         try:
             found = self.examine(candidate)
         except Broken as error:
             self._mourn(error)
             return False
-        except UNTOUCHED:
+        except OUTSIDE_DOMAIN:
             return False
         if found is not None:
             self.symptom = self.last = found
@@ -125,14 +124,14 @@ class Trials:
         except Broken as error:
             self._mourn(error)
             return Outcome.LOST, None
-        except UNTOUCHED:
+        except OUTSIDE_DOMAIN:
             return Outcome.OUTSIDE, None
         if found is None or self.symptom is None or not found.like(self.symptom):
             return Outcome.LOST, None
         return Outcome.KEPT, found
 
     def examine(self, candidate: Candidate) -> Symptom | None:
-        """How the candidate fails; None where it does not, or not for the reason suspected.
+        """How the candidate fails; None where it passes, or fails for another reason.
 
         Raises:
             Broken: the code raised or died, and that is not what is looked for.
@@ -168,7 +167,7 @@ class Trials:
         """
         primals = tuple(rounded(p, self.asked.dtype) for p in case.primals)
         with np.errstate(all="ignore"):
-            outputs = OfSpec(case.spec).forward(primals, case.attrs)
+            outputs = SpecTruth(case.spec).forward(primals, case.attrs)
         if any(np.isnan(o).any() for o in outputs) or not any(o.size for o in outputs):
             raise SpecError("forward gives nothing here, or NaN")
         shapes = [o.shape for o in outputs]
@@ -224,8 +223,8 @@ class Trials:
         return Symptom(kind, float(excess.max()), worst, largest)
 
     def _on_kink(self, case: Case, ct: Cotangent) -> Symptom | None:
-        """Where only elements on a kink differ, the whole judgement knows what is allowed."""
-        self.left -= DEAR
+        """Judge the candidate where only elements on a kink differ."""
+        self.left -= JUDGEMENT_COST
         finding = judged(case, self.asked, self.output, ct, self.convention)[1]
         return Symptom("kink") if finding.verdict is Verdict.FAIL else None
 
@@ -237,7 +236,7 @@ class Trials:
             return False
 
     def _repeats(self, probe: Probe) -> bool:
-        """Whether the same call gives the same again."""
+        """Whether a repeated call gives the same bits."""
         again = probe.ask(probe.ct)
         first, second = probe.got.get(self.output), again.get(self.output)
         return not differs([first], [second])
@@ -260,7 +259,7 @@ def _excess(probe: Probe, output: str) -> NDArray[np.float64]:
         cost = costs[probe.names.index(output)]
         spent = np.zeros(right.shape) if cost is None else np.nan_to_num(cost, posinf=0.0)
         size = np.maximum(np.abs(got), np.abs(right))
-        allowed = rules.rtol * size + SAFETY * probe.u * spent + rules.underflow
+        allowed = rules.rtol * size + ROUNDING_SAFETY * probe.u * spent + rules.underflow
         excess = np.abs(got - right) / allowed
     return np.asarray(np.where(np.isfinite(got), excess, np.inf))
 
@@ -268,7 +267,7 @@ def _excess(probe: Probe, output: str) -> NDArray[np.float64]:
 def judged(
     case: Case, asked: ProbeCollector, output: str, ct: Cotangent, convention: str = ""
 ) -> tuple[CaseTruth, Finding]:
-    """The whole judgement of one gradient under one cotangent, and the truth it rests on.
+    """The judgement of one gradient under one cotangent, and the truth that it rests on.
 
     Raises:
         SpecError, or any of `RAISES`: the case is at fault.

@@ -153,7 +153,7 @@ class CheckedPair:
             found.append(array)
         return found
 
-    def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], **attrs: Any) -> Any:
+    def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], /, **attrs: Any) -> Any:
         """What `function` returns; RAISED, too, where a primal is not what it was afterwards."""
         try:
             out = function(*lead, *self._copies, **attrs)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.errors import told
 from gradcheck.explain.model_blame import ModelBlame
-from gradcheck.explain.pattern import WHERE_ALONE
+from gradcheck.explain.stage_defects import WHERE_ALONE
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model

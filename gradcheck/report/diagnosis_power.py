@@ -10,8 +10,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.power.scores import ENOUGH, TOLERATED, TYPED, Tally, confusion
-from gradcheck.power.shrink_stats import FEW
+from gradcheck.power.diagnosis import FEW, TYPED, Tally, confusion
 from gradcheck.report.marked import code, escape
 from gradcheck.report.page import Page, grid, span, wrapped_table
 from gradcheck.results.words import clean, plural
@@ -20,9 +19,8 @@ from gradcheck.spec.label import LABELS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.power.diagnosis import Named
+    from gradcheck.power.diagnosis import Diagnosed, Named
     from gradcheck.power.narrow_named import NamedNarrow
-    from gradcheck.power.scores import Diagnosed
 
 FORMATS: Final = ("terminal", "markdown", "json")
 UNNAMED: Final = "none"
@@ -46,11 +44,15 @@ def render(found: Diagnosed, format: str, *, width: int = 100) -> str:
 def summary(found: Diagnosed) -> str:
     """The last line, for a script to read."""
     whole, unseen = Tally.of(found.named), Tally.of(found.held_out)
-    return (
+    line = (
         f"POWER {'pass' if found.sound else 'fail'} diagnosed={whole.right}/{whole.all} "
         f"wrong={whole.wrong} unnamed={whole.unnamed} "
-        f"held_out={unseen.right}/{unseen.all} held_out_wrong={unseen.wrong} "
-        f"small={found.few}/{len(found.small)} "
+        f"held_out={unseen.right}/{unseen.all} held_out_wrong={unseen.wrong}"
+    )
+    if found.black_box:
+        return f"{line} passed={found.passed}"
+    return (
+        f"{line} small={found.few}/{len(found.small)} "
         f"narrow={Tally.of(found.narrow).right}/{len(found.narrow)} "
         f"narrow_wrong={Tally.of(found.narrow).wrong}"
     )
@@ -127,8 +129,9 @@ def _state(found: Diagnosed) -> str:
     if not found.complete:
         return "incomplete: the run stopped early"
     whole = Tally.of(found.named)
+    without = " without a spec" if found.black_box else ""
     return (
-        f"{whole.right:,} of {whole.all:,} mutants are named rightly "
+        f"{whole.right:,} of {whole.all:,} mutants are named rightly{without} "
         f"({_share(whole.right, whole.all)}), {whole.wrong:,} wrongly "
         f"({_share(whole.wrong, whole.all)})" + ("" if found.sound else ": NOT SOUND")
     )
@@ -228,16 +231,29 @@ def _terminal(found: Diagnosed, width: int) -> str:
     return "\n\n".join([*blocks, summary(found)]) + "\n"
 
 
+def _judged(found: Diagnosed) -> str:
+    if not found.black_box:
+        return "Each mutant is judged at the sample that must catch it, and what"
+    return (
+        "Each mutant is judged by `gradcheck.check` at the sample that must catch it: forward, the "
+        f"VJP, primals and attributes are known, and no spec. Left out: "
+        f"{plural(found.passed, 'mutant')} that `check` does not fail there (a kink's convention, "
+        "another dtype). What"
+    )
+
+
 def _markdown(found: Diagnosed) -> str:
+    flags = "--diagnosis --black-box" if found.black_box else "--diagnosis"
     lines = [
-        f"**gradcheck power --diagnosis: {_state(found)}**",
+        f"**gradcheck power {flags}: {_state(found)}**",
         "",
-        f"{escape(_facts(found))}. Each mutant is judged at the sample that must catch it, and "
-        "what is then said to be wrong is held against the classes that are written beside the "
+        f"{escape(_facts(found))}. {_judged(found)} is then said to be wrong is held against the "
+        "classes that are written beside the "
         "mutant: the first, or another that is literally true of it as seen from outside. They "
         "were written before any rule. A third of the mutants, chosen by a hash of their names, "
         "is held out: no rule was written with one of them in sight. "
-        f"At least {ENOUGH:.0%} must be named rightly, at most {TOLERATED:.0%} wrongly.",
+        f"At least {found.bar.right:.0%} must be named rightly, at most {found.bar.wrong:.0%} "
+        "wrongly.",
         "",
         f"{_exact(found)}.",
         "",
@@ -284,6 +300,8 @@ def _plain(found: Diagnosed) -> dict[str, Any]:
         "part": asdict(found.part),
         "complete": found.complete,
         "troubles": list(found.troubles),
+        "black_box": found.black_box,
+        "passed": found.passed,
         "sound": found.sound,
         "all": asdict(whole),
         "held_out": asdict(unseen),

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tabulate import tabulate
-
 from gradcheck.report import outline, run_words
 from gradcheck.results import words
 from gradcheck.results.ci_safe import MARK, inert
@@ -166,6 +164,8 @@ def wrapped_table(
     a     one two
           three
     """
+    from tabulate import tabulate  # deferred: most runs print no such table
+
     rows = [[str(cell) for cell in row] for row in body]
     text = tabulate(rows, heads, disable_numparse=True, colalign=align, tablefmt="simple")
     if width is None or _span(text) <= width:

@@ -172,9 +172,7 @@ def _at_fault(error: BaseException) -> Finding:
 
 
 def _model(plan: Plan, case: ModelCase) -> Ask:
-    from gradcheck.explain.model_blame import (
-        ModelBlame,  # deferred, as all that not every run needs
-    )
+    from gradcheck.explain.model_blame import ModelBlame
     from gradcheck.judge.model import judge_model
     from gradcheck.judge.model_truth import ModelTruth
 

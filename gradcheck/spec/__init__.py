@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gradcheck.numerics.arrays import Attrs, as_tuple
     from gradcheck.spec.model import ModelSpec, Size
-    from gradcheck.spec.mutant import Mutant
+    from gradcheck.spec.mutant import Mutant, mutant_table
     from gradcheck.spec.operator import (
         DEFAULT,
         DIRECTIONAL,
@@ -48,6 +48,7 @@ _HOME = {
     "Steps": "gradcheck.spec.rule",
     "Suite": "gradcheck.spec.suite",
     "as_tuple": "gradcheck.numerics.arrays",
+    "mutant_table": "gradcheck.spec.mutant",
 }
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "Steps",
     "Suite",
     "as_tuple",
+    "mutant_table",
 ]
 
 

@@ -1,7 +1,7 @@
-"""A planted fault: one stage of one model, or several, whose VJP is wrong in one known way.
+"""Planted faults: stages of a model whose VJP is wrong in one known way.
 
-What makes a stage wrong is a function `(xp, stage, cts, values)` that returns one gradient per
-value read, as the stage's own VJP does; the functions below build such from the right one.
+A wrong VJP is a function `(xp, stage, cts, values)` that returns one gradient per value read, as
+the stage's own VJP does. The functions below derive such from the right one.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ KINDS: Final = (
     "gradient missing",
     "narrow",
 )
-"""What planted faults are made of."""
+"""The kinds of planted faults."""
 PLACES: Final = (OPERANDS, COTANGENT, RESULT)
-"""What a stage that computes in a narrower type rounds to it."""
+"""The arrays that a stage rounds to a narrower type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One wrong backward pass of one model.
 
-    `stages` name what is at fault, `wrong` is their VJP; every other stage has its own. `says` is
+    `stages` are the names of the faulty stages, `wrong` is their VJP. `says` is
     the defect in one sentence, `kind` one of `KINDS`; `dialects` limits it to those of the model
     where the stages exist (empty: all). `modelled_on` names the real bug.
 
@@ -86,11 +86,11 @@ class Fault:
         return f"{self.model}/{self.name}"
 
     def of_dialect(self, dialect: str) -> bool:
-        """Whether the fault exists in a dialect of its model."""
+        """Whether a dialect of the model has the fault."""
         return not self.dialects or dialect in self.dialects
 
     def vjp(self, xp: Any) -> StageVjp:
-        """The VJP of every stage of the model, in the arithmetic `xp`; wrong where the fault is."""
+        """The VJP of every stage of the model, in the arithmetic `xp`; wrong for faulty stages."""
 
         def of(stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
             if stage.name in self.stages:
@@ -101,7 +101,7 @@ class Fault:
 
 
 def check(fault: Fault, spec: ModelSpec) -> None:
-    """Hold a fault against its model.
+    """Compare a fault with its model.
 
     Raises:
         SpecError: the model has no such dialect or stage.
@@ -143,11 +143,11 @@ def faults_of(suite: Suite) -> dict[str, list[Fault]]:
     return found
 
 
-# ── what makes a stage wrong ─────────────────────────────────────────────────────────────────
+# ── wrong VJPs of a stage ─────────────────────────────────────────────────────────────────
 
 
 def of_operator(vjp: Callable[..., Any]) -> Wrong:
-    """The stage's operator has this VJP: a mutant's, say."""
+    """The stage's operator has this VJP, for instance a mutant's."""
 
     def wrong(xp: Any, stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
         primals = (values[name] for name in stage.reads)
@@ -219,7 +219,7 @@ def at(index: int, where: Index, factor: float) -> Wrong:
 
 
 def narrowed(place: str, narrow: Narrow) -> Wrong:
-    """A stage's VJP of which one of `PLACES` is rounded to a type."""
+    """The stage's VJP with one of `PLACES` rounded to a type."""
 
     def wrong(xp: Any, stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
         if place == OPERANDS:

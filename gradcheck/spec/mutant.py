@@ -1,8 +1,8 @@
-"""A mutant: a VJP that is wrong in one known way, kept beside the cases that must reject it."""
+"""Mutants: VJPs that are wrong in one known way, and tables of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +19,15 @@ from gradcheck.spec.spec_checks import NAME
 class Mutant:
     """One wrong VJP of one operator.
 
-    `vjp` takes what the spec's takes. Where the defect needs a memory between calls, `make()`
-    returns a fresh one instead. `says` is the defect in one sentence, `label` its class (see
-    `LABELS`), `also` others that name the same defect as well, seen from outside; `killer` the
-    sample that must catch it. `modelled_on` names the real bug;
-    `dialects` limits it to those where the defect exists (empty: all), `dtype` to the one where
-    it shows (empty: all).
+    `vjp` has the parameters of the spec's VJP. For a defect with a memory between calls, `make()`
+    returns a fresh VJP instead. `says` is the defect in one sentence, `label` its class (see
+    `LABELS`), `also` further classes that describe it, `killer` the sample that must reject it,
+    `modelled_on` the real bug. `dialects` are those where the defect exists (empty: all), `dtype`
+    the one where it shows (empty: all).
 
-    A mutant that is the right VJP after all carries the proof in `equivalent`, one sentence, and
-    in `inputs(draw)` a generator of (primals, attributes) outside the suite's samples, on which
-    both must agree to 50 digits.
+    An equivalent mutant is right after all: `equivalent` is the proof in one sentence, and
+    `inputs(draw)` generates (primals, attributes) outside the suite's samples, on which mutant and
+    spec must agree to 50 digits.
 
     Raises:
         SpecError: the parts contradict each other.
@@ -93,3 +92,48 @@ class Mutant:
         vjp = self.make() if self.make is not None else self.vjp
         assert vjp is not None
         return vjp
+
+
+Vjp = Callable[..., Any]
+More = Mapping[str, Any]
+Row = str | tuple[str, Vjp] | tuple[str, Vjp, More] | tuple[str, More]
+
+
+def mutant_table(
+    op: str,
+    rows: Mapping[tuple[str, str, str], Row],
+    *,
+    faulty: Callable[[str], Vjp] | None = None,
+) -> tuple[Mutant, ...]:
+    """The mutants of one operator, one row each: ``(name, classes, killer): (says, vjp, more)``.
+
+    Args:
+        op: The operator's name.
+        rows: A key holds the mutant's name, its classes separated by blanks (its own first), and
+            the sample that must catch it. A value holds the sentence, the VJP, and a dict of
+            further fields of `Mutant`; the dict may be left out, or stand for the VJP where it
+            holds `make`.
+        faulty: Gives the VJP of rows that have neither: `faulty(name)`.
+
+    Example:
+        >>> def negated(xp, ct, x):
+        ...     return -2 * x * ct
+        >>> rows = {("negated", "S", "typical"): ("It has the other sign.", negated)}
+        >>> (mutant,) = mutant_table("sqr", rows)
+        >>> mutant.full_name, mutant.labels, mutant.says
+        ('sqr/negated', ('S',), 'It has the other sign.')
+    """
+
+    def mutant(name: str, classes: str, killer: str, row: Row) -> Mutant:
+        says, *rest = (row,) if isinstance(row, str) else row
+        fields: dict[str, Any] = {}
+        for part in rest:
+            fields.update(part if isinstance(part, Mapping) else {"vjp": part})
+        if faulty is not None and not fields.keys() & {"vjp", "make"}:
+            fields["vjp"] = faulty(name)
+        label, *also = classes.split()
+        return Mutant(
+            op=op, name=name, says=says, label=label, also=tuple(also), killer=killer, **fields
+        )
+
+    return tuple(mutant(*key, row) for key, row in rows.items())

@@ -1,4 +1,4 @@
-"""The mutants of a suite, held against the operators that they are mutants of."""
+"""The mutants of a suite by operator, compared with their operators' specs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradcheck.spec.suite import Suite
 
 
 class KnownMutants(Mapping[str, list[Mutant]]):
-    """The mutants of a suite by operator; a table is imported when an operator of it is asked for.
+    """The mutants of a suite by operator; a table is imported with its first operator.
 
     Raises:
         LoadError, SpecError: on access, as `mutants_of`.
@@ -46,7 +46,7 @@ class KnownMutants(Mapping[str, list[Mutant]]):
         return self._found[op]
 
     def _table(self, homes: str | Mapping[str, str], op: str) -> Sequence[Mutant]:
-        """The table that holds the mutants of `op`; empty where there is none."""
+        """The table with the mutants of `op`; empty if there is none."""
         home = homes if isinstance(homes, str) else homes.get(op)
         if home is None:
             return ()
@@ -85,7 +85,7 @@ def mutants_of(suite: Suite) -> dict[str, list[Mutant]]:
 
 
 def check(mutant: Mutant, spec: OpSpec) -> None:
-    """Hold one mutant against its operator.
+    """Compare one mutant with its operator.
 
     Raises:
         SpecError: it names a sample or a dialect that the operator lacks, its killer is not a

@@ -61,7 +61,7 @@ class Case:
         return tuple(rank for name, rank in pairs if name not in self.dialect.without)
 
     def draw(self, role: str) -> Draw:
-        """A generator for one role ("primals", "cotangents"), the same for every dialect."""
+        """A generator for one role ("primals", "cotangents"); equal for all dialects."""
         return Draw(self.seed, self.suite, self.spec.name, self.sample.name, role)
 
     @cached_property
@@ -81,7 +81,7 @@ class Case:
         for name, value, rank in zip(self.spec.primals, drawn, self.spec.core_ranks, strict=True):
             if name in self.dialect.without:
                 continue
-            array = np.array(value)  # a copy: nobody shares memory with us
+            array = np.array(value)  # a copy: no caller shares its memory
             if array.ndim < rank:
                 raise SpecError(
                     f"{self.name}: the sample draws {name!r} with shape {array.shape}, the "
@@ -98,7 +98,7 @@ class Case:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Four characters that change when the case's meaning does: primals, attributes, slack."""
+        """Four characters of a hash of primals, attributes and slack."""
         digest = hashlib.blake2b(digest_size=8)
         for array in self.primals:
             digest.update(f"{array.dtype}{array.shape}".encode())
@@ -111,8 +111,8 @@ class Case:
 class Suite:
     """Operators, models and update rules in the order in which they are shown; names are unique.
 
-    `peers` names tables of the same operators and models in other people's code: the word that
-    `--impl` takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of
+    `peers` names tables of counterparts in other libraries: the word that `--impl` takes
+    ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of
     `Mutant`s, for all operators or for each by its name; `rule_mutants` that of a sequence of
     `RuleMutant`s, `faults` that of a sequence of `Fault`s of the models, `contract_mutants` that of
     a sequence of `ContractMutant`s.
@@ -147,7 +147,7 @@ class Suite:
         self.operators = _by_name(name, "operator", operators)
         self.models = _by_name(name, "spec", models)
         self.rules = _by_name(name, "spec", rules)
-        self.home: dict[str, str] = {}  # of any spec: the suite that seeds its samples
+        self.home: dict[str, str] = {}  # the suite that seeds the samples of each spec
         for one in (*self.operators, *self.models, *self.rules):
             if one in self.home:
                 raise SpecError(f"suite {name!r}: two specs are called {one!r}; rename one")
@@ -155,7 +155,7 @@ class Suite:
 
     @classmethod
     def joined(cls, suites: Sequence[Suite]) -> Suite:
-        """All operators of several suites; their samples keep the values they had.
+        """All operators of several suites, with the same sample values as in each.
 
         Raises:
             SpecError: two suites share an operator's name.

@@ -460,3 +460,14 @@ def test_the_verdict_may_be_asked_for_alone():
     assert (alone.verdict, alone.findings[0].diagnosis) == (told.verdict, None)
     assert alone.findings[0].failed == told.findings[0].failed
     assert len(asked) - times < times
+
+
+def test_an_attribute_may_be_called_as_an_argument_of_the_engine_is():
+    def forward(x, function, lead):
+        return function * x**lead
+
+    def vjp(ct, x, function, lead):
+        return ct * function * lead * x ** (lead - 1)
+
+    attrs = {"function": 3.0, "lead": 2}
+    assert check(forward, vjp, np.array([0.5, -1.25, 2.0]), attrs=attrs)

@@ -1,13 +1,18 @@
-"""The example of cases/README.md, followed as a newcomer would."""
+"""The examples of cases/README.md, followed as a newcomer would."""
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import gradcheck_cases
 import pytest
 
-README = Path(__file__).parents[2] / "cases" / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "cases" / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -62,6 +67,66 @@ def test_a_wrong_vjp_is_seen_in_both(mycases):
     power = gradcheck("power", "-q", cwd=mycases)
     assert power.returncode == 1
     assert "the right VJP does not pass" in power.stdout
+
+
+# ── in a family of the built-in suite ────────────────────────────────────────────────────────
+
+PAGE = "reference/operators/gated/squareplus.md"
+PRINT_PAGE = (
+    f"import sys; sys.path.insert(0, {str(ROOT / 'docs')!r}); from _pages import operators; "
+    f"print(dict(operators.pages())[{PAGE!r}])"
+)
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    """A copy of the suite with the README's operator at the end of one family; runs Python in it.
+
+    Nothing else is changed: no table, no index, no list.
+    """
+    folder = tmp_path_factory.mktemp("family")
+    shutil.copytree(
+        Path(gradcheck_cases.__file__).parent,
+        folder / "gradcheck_cases",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    _, _, definition = BLOCKS[0].partition("\n\n\n")
+    with (folder / "gradcheck_cases" / "gated.py").open("a", encoding="utf-8") as file:
+        file.write(f"\n\n{definition}")
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path}
+
+    def python(*words):
+        done = subprocess.run(
+            [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return python
+
+
+def test_an_operator_of_a_family_is_one_definition_and_seen_by_every_command(family):
+    command = ("-m", "gradcheck")
+    suite = ("--suite", "gradcheck_cases:SUITE")
+    listed = json.loads(family(*command, "list", "--json", "--op", "squareplus", *suite))
+    (found,) = listed["operators"]
+    assert (found["name"], found["family"]) == ("squareplus", "gated")
+    run = family(*command, "run", "-q", "--op", "squareplus", *suite)
+    assert "RESULT pass checked=8 pass=8 " in run
+    power = family(*command, "power", "-q", "--op", "squareplus", *suite)
+    assert re.search(r"POWER pass mutants=0/0 equivalent=0 impostors=(\d+)/\1 ", power)
+
+
+def test_it_has_its_page_and_its_place_in_the_suite(family):
+    page = family("-c", PRINT_PAGE)
+    assert "# `squareplus`" in page
+    assert "`b-1`" in page
+    order = "from gradcheck_cases import SUITE; print(*SUITE.operators)"
+    names = family("-c", order).split()
+    assert [name for name in names if name != "squareplus"] == list(gradcheck_cases.SUITE.operators)
+    assert names[names.index("packed_swiglu") + 1] == "squareplus"
 
 
 # ── a model ──────────────────────────────────────────────────────────────────────────────────

@@ -367,6 +367,15 @@ def test_mutants_are_diagnosed_and_the_exit_code_follows_the_score(power):
     )
 
 
+def test_mutants_are_diagnosed_without_their_specs(power):
+    found = power("SOUND", "--diagnosis", "--black-box", "-o", "d.md")
+    assert " passed=" in found.out.splitlines()[-1]
+    assert "gradcheck power --diagnosis --black-box: " in Path("d.md").read_text()
+    alone = power("SOUND", "--black-box")
+    assert (alone.code, alone.out) == (2, "")
+    assert "add --diagnosis" in alone.err
+
+
 @pytest.mark.parametrize("words", ["--model svm", "--rule adam", "--contract", "--dtype float32"])
 def test_diagnoses_are_of_operators_in_their_own_dtype_alone(power, words):
     found = power("SOUND", "--diagnosis", *words.split())

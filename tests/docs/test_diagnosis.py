@@ -18,7 +18,7 @@ def test_the_rule_that_it_shows_works():
     function, row = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     scope = {}
     exec(function, scope)  # noqa: S102  our own page
-    exec("from gradcheck.explain.diagnosis_rule import Rule", scope)  # noqa: S102
+    exec("from gradcheck.explain.hypothesis import Rule", scope)  # noqa: S102
     rule = eval(row.strip().rstrip(","), scope)  # noqa: S307
     found = named("rms_norm", changed("rms_norm", w=lambda g: g / 2), "w", [rule])
     assert (found.label, found.rule) == ("F", "halved")

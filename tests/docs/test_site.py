@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from gradcheck_cases import SUITE
 from gradcheck_cases.faults import FAULTS
-from gradcheck_cases.mutants import MUTANTS
 from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
 import gradcheck
@@ -28,10 +27,12 @@ from gradcheck.results.expectation import Breach, Known
 from gradcheck.results.stored import described
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.label import LABELS
+from gradcheck.spec.mutant_registry import mutants_of
 
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "audio": "src",
          "video": "src", "embed": "src", "object": "data"}  # fmt: skip
 """What a browser fetches by itself, and the attribute that says where."""
+BY_OP = mutants_of(SUITE)
 RELATIONS = {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "modulepreload"}
 
 
@@ -94,7 +95,7 @@ def test_every_operator_has_a_page_with_all_that_its_spec_says(site):
             *(s for k in spec.kinks for c in k.conventions for s in c.systems),
             *spec.primals,
             *spec.defaults,
-            *(m.name for m in MUTANTS if m.op == spec.name),
+            *(m.name for m in BY_OP[spec.name]),
             spec.source,
         ]
         name = f"reference/operators/{spec.family}/{spec.name}.html"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gradcheck_cases import activation, attention, elementwise, indexing, linear, loss, reduction
 
-from gradcheck.explain.dataflow import Derivatives
+from gradcheck.explain.reproduce import Derivatives
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
 from gradcheck.spec.program import Program, Stage

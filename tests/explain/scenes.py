@@ -3,10 +3,10 @@
 import gradcheck_cases
 import numpy as np
 
-from gradcheck.explain.diagnose import diagnose
-from gradcheck.explain.diagnosis_rule import Observations
-from gradcheck.explain.hypotheses.table import RULES
-from gradcheck.explain.probe_collector import ProbeCollector
+from gradcheck.explain.engine import diagnose
+from gradcheck.explain.hypotheses.registry import RULES
+from gradcheck.explain.hypothesis import Observations
+from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.power.attack import Wrong

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain import blame, evidence
+from gradcheck.explain import blame
 from gradcheck.explain.blame import GRAPH, LEFT, SEVERAL, SINGLE, TOGETHER, rounds, suspects
 
 DIFFERENTIABLE = [
@@ -59,7 +59,7 @@ def test_errors_say_more_than_names(points, spoil):
 
 
 def test_a_program_too_large_for_derivatives_says_what_it_assumes(points, spoil, monkeypatch):
-    monkeypatch.setattr("gradcheck.explain.dataflow.LARGEST", 1.0)
+    monkeypatch.setattr("gradcheck.explain.reproduce.MAX_DERIVATIVE_NUMBERS", 1.0)
     (one,) = found(points.net, points.net.fold(act=spoil.scaled(0)))
     assert one.assumption == GRAPH
     assert "act" in one.stages
@@ -133,7 +133,7 @@ def test_where_noise_hides_the_error_the_graph_is_asked(points, spoil, monkeypat
     (blunt,) = suspects(*given)
     assert len(blunt.stages) > 4
     assert blunt.assumption == SINGLE
-    monkeypatch.setattr(blame, "BLUNT", 4)
+    monkeypatch.setattr(blame, "MAX_SHARP_SUSPECTS", 4)
     (fewer,) = suspects(*given)
     assert "fc" in fewer.stages
     assert 2 * len(fewer.stages) <= len(blunt.stages)
@@ -209,7 +209,7 @@ def test_a_range_is_spanned_by_its_basis():
     rng = np.random.default_rng(3)
     for height, width, rank in ((9, 4, 4), (9, 4, 2), (4, 9, 3), (5, 5, 5)):
         matrix = rng.normal(size=(height, rank)) @ rng.normal(size=(rank, width))
-        basis = evidence._range(matrix)
+        basis = blame._range(matrix)
         assert basis.shape == (height, rank)
         assert np.max(np.abs(basis @ (basis.T @ matrix) - matrix)) <= 1e-12
         assert np.max(np.abs(basis.T @ basis - np.eye(rank))) <= 1e-12

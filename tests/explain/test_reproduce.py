@@ -1,13 +1,110 @@
-"""Defects that reproduce end-to-end gradients, and tied gradients that lack a share."""
+"""Where errors travel: the graph, and the derivatives of all values."""
 
 import numpy as np
 import pytest
-from gradcheck_cases.mutants import MUTANTS
+from gradcheck_cases import SUITE, elementwise, recurrent, reduction
 
-from gradcheck.explain.reproduce import contributions, reproduce
+from gradcheck.explain.reproduce import (
+    MAX_DERIVATIVE_NUMBERS,
+    Derivatives,
+    Reach,
+    contributions,
+    reproduce,
+)
 from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.spec.mutant_registry import KnownMutants
+from gradcheck.spec.program import Program, Stage
 
-BY_OP = {op: [m for m in MUTANTS if m.op == op] for op in {m.op for m in MUTANTS}}
+
+def test_upstream_and_places(points):
+    program = points.net.program
+    reach = Reach(program)
+    assert reach.upstream("w1") == {"w1"}
+    assert reach.upstream("h") == {"h", "x0", "emb", "tokens", "w1", "b1"}
+    assert reach.of(program.stage("proj")) == reach.upstream("a") | {"w2"}
+    assert reach.place("emb") == 0
+    assert reach.place("w2") == 3
+    assert reach.place("loss") == len(program.stages)
+    assert reach.tied("emb")
+    assert not reach.tied("w1")
+    assert not reach.tied("loss")
+
+
+def test_what_still_gets_a_gradient(points):
+    program = points.net.program
+    reach = Reach(program)
+    without = reach.without(program.stage("act"), "h")
+    assert {"emb", "w2", "x0", "a"} <= without
+    assert not {"w1", "b1", "h"} & without
+
+
+@pytest.mark.parametrize("name", ["net", "keyed"])
+def test_derivatives_of_the_loss_are_the_gradients(points, name):
+    point = getattr(points, name)
+    loss = point.derivatives.of("loss")
+    for param, columns in point.derivatives.columns.items():
+        gap = np.abs(loss[0, columns] - np.ravel(point.cts[param]))
+        assert np.max(gap) <= 1e-14 + 1e-13 * point.size(param)
+
+
+def test_a_derivative_in_the_middle_is_a_difference(points):
+    point = points.net
+    found = point.derivatives.of("x1")
+    step = 1e-6
+    ends = []
+    for side in (1, -1):
+        given = {n: point.values[n] for n in (*point.program.params, *point.program.inputs)}
+        given["w1"] = given["w1"].copy()
+        given["w1"][2, 1] += side * step
+        ends.append(point.program.forward(F64, given)["x1"])
+    slope = np.ravel(ends[0] - ends[1]) / (2 * step)
+    column = point.derivatives.columns["w1"].start + 2 * 4 + 1
+    assert np.max(np.abs(found[:, column] - slope)) <= 1e-8
+    assert np.max(np.abs(slope)) > 1e-3
+
+
+def test_columns_of_a_value_in_the_middle(points):
+    point = points.net
+    derivatives = Derivatives(point.program, point.values, ["a", "b1"])
+    loss = derivatives.of("loss")[0]
+    np.testing.assert_allclose(loss[derivatives.columns["a"]], np.ravel(point.cts["a"]), 1e-12)
+    assert not np.any(derivatives.of("h")[:, derivatives.columns["a"]])
+
+
+def test_a_stage_with_two_outputs():
+    op = recurrent.lstm_cell
+    sample = op.samples[0].primals(Draw("lstm"))
+    names = tuple(f"p{i}" for i in range(len(sample)))
+    program = Program(
+        params={n: (lambda draw, p=p: p) for n, p in zip(names, sample, strict=True)},
+        inputs={},
+        stages=(
+            Stage(name="cell", op=op, reads=names, writes=("y", "c")),
+            Stage(name="y2", op=reduction.sum_all, reads=("y",), writes="ys"),
+            Stage(name="c2", op=reduction.sum_all, reads=("c",), writes="cs"),
+            Stage(name="both", op=elementwise.add, reads=("ys", "cs"), writes="loss"),
+        ),
+        loss="loss",
+    )
+    given = {n: d(None) for n, d in program.params.items()}
+    values = program.forward(F64, given)
+    cts = program.backward(F64, values, np.array(1.0))
+    derivatives = Derivatives(program, values, names)
+    whole = np.concatenate([np.ravel(cts[n]) for n in names])
+    np.testing.assert_allclose(derivatives.of("loss")[0], whole, rtol=1e-12, atol=1e-14)
+
+
+def test_what_is_too_large_is_not_affordable(points):
+    point = points.net
+    derivatives = Derivatives(point.program, point.values, list(point.program.params))
+    assert derivatives.affordable
+    values = dict(point.values)
+    values["h"] = np.broadcast_to(0.0, (int(MAX_DERIVATIVE_NUMBERS),))
+    assert not Derivatives(point.program, values, list(point.program.params)).affordable
+
+
+BY_OP = KnownMutants(SUITE)
 
 
 def told(point, got, suspects, dtype="float64"):

@@ -1,9 +1,11 @@
 from dataclasses import FrozenInstanceError
+from functools import partial
 
 import pytest
 
 from gradcheck.errors import SpecError
 from gradcheck.spec.label import LABELS
+from gradcheck.spec.mutant import Mutant, mutant_table
 
 
 def vjp(xp, ct, x):
@@ -89,3 +91,38 @@ def test_no_two_classes_of_defects_say_the_same():
 
 def test_its_own_class_comes_first_among_those_that_name_its_defect(make):
     assert make.mutant(vjp, killer="typical", label="F", also=("R",)).labels == ("F", "R")
+
+
+# ── a table ──────────────────────────────────────────────────────────────────────────────────
+
+
+def wrong(xp, ct, x):
+    return -ct
+
+
+def test_a_row_has_name_classes_killer_sentence_vjp_and_further_fields():
+    more = {"dialects": ("erf",), "modelled_on": "a bug"}
+    (found,) = mutant_table("gelu", {("negated", "S T", "typical"): ("Wrong.", wrong, more)})
+    assert found == Mutant(
+        op="gelu", name="negated", label="S", also=("T",), killer="typical", says="Wrong.",
+        vjp=wrong, dialects=("erf",), modelled_on="a bug",
+    )  # fmt: skip
+
+
+def test_a_row_without_a_vjp_has_a_maker_or_the_fault_of_its_name():
+    rows = {
+        ("first", "S", "typical"): "Wrong.",
+        ("second", "S", "typical"): ("Wrong.", {"dtype": "float32"}),
+        ("third", "S", "typical"): ("Wrong.", {"make": lambda: wrong}),
+    }
+    made = {"first": partial(wrong), "second": partial(wrong)}
+    first, second, third = mutant_table("gelu", rows, faulty=made.__getitem__)
+    assert (first.vjp, second.vjp, third.vjp) == (made["first"], made["second"], None)
+    assert (second.dtype, third.fresh()) == ("float32", wrong)
+
+
+def test_a_row_that_contradicts_itself_is_refused_as_a_mutant_is():
+    with pytest.raises(SpecError, match="mutant gelu/a: give it a `vjp`, or a `make`"):
+        mutant_table("gelu", {("a", "S", "typical"): "Wrong."})
+    with pytest.raises(SpecError, match="mutant gelu/a: no class 'Q'"):
+        mutant_table("gelu", {("a", "S Q", "typical"): ("Wrong.", wrong)})

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradcheck.power.diagnosis import Named
+from gradcheck.power.diagnosis import Diagnosed, Named, Small
 from gradcheck.power.narrow_named import NamedNarrow
-from gradcheck.power.scores import Diagnosed
-from gradcheck.power.shrink_stats import Small
 from gradcheck.report.diagnosis_power import FORMATS, LISTED, render, summary
 from gradcheck.results.finding import Diagnosis
 

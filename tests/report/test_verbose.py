@@ -3,8 +3,8 @@
 import pytest
 
 from gradcheck.report import outline, render
+from gradcheck.report.failures import MAX_GROUPS, SAMPLES
 from gradcheck.report.rows import spread
-from gradcheck.report.terminal import GROUPS, SAMPLES
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 
@@ -52,12 +52,12 @@ def test_every_failure_is_told_in_full(make):
     many = make.run(
         *[
             make.result(f"op{i:02}", verdict=Verdict.FAIL, sample=f"s{k}")
-            for i in range(GROUPS + 2)
+            for i in range(MAX_GROUPS + 2)
             for k in range(SAMPLES + 2)
         ]
     )
     usual, all_of_it = (render(many, "terminal", verbosity=v) for v in (0, 1))
-    assert usual.count("\n  run: ") == GROUPS * SAMPLES
+    assert usual.count("\n  run: ") == MAX_GROUPS * SAMPLES
     assert all_of_it.count("\n  run: ") == len(many.results)
     assert "more" not in all_of_it
 

@@ -1,6 +1,7 @@
 """Specs that are imported when they are asked for, under names that are known before."""
 
 import sys
+from importlib import import_module
 
 import gradcheck_cases
 import pytest
@@ -14,10 +15,10 @@ from gradcheck import OpSpec, Sample
 
 def forward(xp, x): return x * x
 def vjp(xp, ct, x): return 2 * ct * x
-def op(name):
-    sample = Sample(name="only", primals=lambda draw: (draw.normal(3),), hunts="2")
-    return OpSpec(name=name, signature="()->()", forward=forward, vjp=vjp, formula="x^2",
-                  source="none", samples=(sample,))
+sample = Sample(name="only", primals=lambda draw: (draw.normal(3),), hunts="2")
+PARTS = dict(signature="()->()", forward=forward, vjp=vjp, formula="x^2", source="none",
+             samples=(sample,))
+def op(name): return OpSpec(name=name, **PARTS)
 
 """
 
@@ -89,6 +90,52 @@ def test_a_suite_takes_them_as_it_takes_specs(families):
         Suite.joined([lazy, plain])
     with pytest.raises(SpecError, match="two specs are called 'encoder'"):
         Suite("mine", "1", gradcheck_cases.SUITE.operators, models=gradcheck_cases.SUITE.operators)
+
+
+# ── names that are read from the modules' text ───────────────────────────────────────────────
+
+WRITTEN = {
+    "one": 'a = OpSpec(name="a", **PARTS)\nb_ = OpSpec(\n    name="b", **PARTS)\n',
+    "two": 'from our_cases.one import a\nc = OpSpec(name="c", **PARTS)\n',
+}
+
+
+@pytest.fixture
+def written(families):
+    """`written(one=text, …)`: the specs of a package of modules with these texts."""
+
+    def made(**modules):
+        families({}, **modules)
+        import_module("our_cases")
+        return Families.written_in("our_cases", modules, "OpSpec")
+
+    return made
+
+
+def test_written_names_cost_no_import_and_a_spec_that_of_its_module(written):
+    found = written(**WRITTEN)
+    assert ([*found], found.homes) == (["a", "b", "c"], {"a": "one", "b": "one", "c": "two"})
+    assert "our_cases.one" not in sys.modules
+    assert found["b"].name == "b"
+    assert "our_cases.two" not in sys.modules
+    assert found["c"].name == "c"  # the spec that `two` imports stays one of `one`
+    assert found["a"] is found["a"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'for n in "xy":\n    globals()[n] = op(n)\n',
+        'def make():\n    x = OpSpec(name="x", **PARTS)\n    return x\n',
+        'TABLE = {"x": "x"}\nx = OpSpec(name=TABLE["x"], **PARTS)\n',
+        'x = OpSpec(name="x", **PARTS)\ny = x\n',
+    ],
+    ids=["in a loop", "in a function", "a computed name", "twice"],
+)
+def test_a_spec_that_is_written_in_another_way_is_refused_with_what_to_do(written, text):
+    found = written(one='a = OpSpec(name="a", **PARTS)\n' + text)
+    with pytest.raises(SpecError, match=r"our_cases\.one holds .* says a.*; define each spec once"):
+        _ = found["a"]
 
 
 @pytest.mark.parametrize("kind", ["operators", "models", "rules"])

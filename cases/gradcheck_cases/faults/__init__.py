@@ -1,4 +1,4 @@
-"""Wrong backward passes of the models: what their judgement must reject, blame and name."""
+"""Wrong backward passes of the models, which must be rejected and blamed on their stages."""
 
 from __future__ import annotations
 

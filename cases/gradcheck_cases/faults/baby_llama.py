@@ -9,6 +9,7 @@ from gradcheck.spec.fault import changed, fed, reading, scaled, with_attrs
 from gradcheck_cases.faults.kit import element, first_of, lost, missing, mutated, planter
 
 _planted = planter("baby_llama")
+_lora = planter("baby_llama_lora")
 
 _SHARED = (
     _planted(
@@ -77,55 +78,38 @@ _SHARED = (
     _planted("sign", "layers.1.wo", "dx has the wrong sign.", scaled(0, -1.0)),
 )  # fmt: skip
 
-_SQUARE = (
-    replace(
-        _planted(
-            "formula", "loss.sqr", "The slope of the square lacks its 2.",
-            mutated("sqr/two-missing"),
-        ),
+_LOSSES = (
+    _planted(
+        "formula", "loss.sqr", "The slope of the square lacks its 2.", mutated("sqr/two-missing"),
         dialects=("square_error",),
     ),
-    replace(
-        _planted("sign", "loss.sub", "The logits are added, not subtracted.", scaled(1, -1.0)),
+    _planted(
+        "sign", "loss.sub", "The logits are added, not subtracted.", scaled(1, -1.0),
         dialects=("square_error",),
+    ),
+    _planted(
+        "formula", "loss.log", "The slope of the logarithm is to base two.",
+        mutated("log/base-two"), dialects=("cross_entropy",),
+    ),
+    _planted(
+        "stale activation", "loss.mul", "The product's backward reads the softmax itself.",
+        reading({0: "probabilities"}), dialects=("cross_entropy",),
     ),
 )  # fmt: skip
 
-_ENTROPY = (
-    replace(
-        _planted(
-            "formula", "loss.log", "The slope of the logarithm is to base two.",
-            mutated("log/base-two"),
-        ),
-        dialects=("cross_entropy",),
-    ),
-    replace(
-        _planted(
-            "stale activation", "loss.mul", "The product's backward reads the softmax itself.",
-            reading({0: "probabilities"}),
-        ),
-        dialects=("cross_entropy",),
-    ),
-)  # fmt: skip
-
-FULL = (*_SHARED, *_SQUARE, *_ENTROPY)
+FULL = (*_SHARED, *_LOSSES)
 LORA = (
     *(
         replace(fault, model="baby_llama_lora")
         for fault in FULL
         if fault.stages[0] not in ("output", "layers.1.wo")
     ),
-    *(
-        replace(fault, model="baby_llama_lora")
-        for fault in (
-            _planted(
-                "layout", "layers.0.wq", "The gradients of the factors are made of each other.",
-                changed(1, mutate.relaid),
-            ),
-            _planted("wrong scale", "layers.1.w2", "db is doubled.", scaled(2, 2.0)),
-            _planted("gradient missing", "output", "da is not produced.", missing(1)),
-        )
+    _lora(
+        "layout", "layers.0.wq", "The gradients of the factors are made of each other.",
+        changed(1, mutate.relaid),
     ),
+    _lora("wrong scale", "layers.1.w2", "db is doubled.", scaled(2, 2.0)),
+    _lora("gradient missing", "output", "da is not produced.", missing(1)),
 )  # fmt: skip
 
 FAULTS = (*FULL, *LORA)

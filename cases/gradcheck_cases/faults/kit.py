@@ -1,8 +1,7 @@
-"""What the tables of planted faults are written with: changes of one gradient, and mutants."""
+"""Parts of planted faults: changes of one gradient, and mutants of operators."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,31 +9,41 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.spec.fault import Change, Fault, Wrong, changed, of_operator
-from gradcheck_cases.mutants import MUTANTS
+from gradcheck.spec.mutant_registry import KnownMutants
+from gradcheck_cases import SUITE
 
-_BY_NAME = {mutant.full_name: mutant for mutant in MUTANTS}
-
-
-def planted(model: str, kind: str, stage: str, says: str, wrong: Wrong, name: str = "") -> Fault:
-    """A fault of one stage; its name is the stage's and the kind's unless one is given."""
-    return Fault(
-        model=model,
-        name=name or f"{stage}.{kind.replace(' ', '-')}",
-        kind=kind,
-        stages=(stage,),
-        says=says,
-        wrong=wrong,
-    )
+_MUTANTS = KnownMutants(SUITE)
 
 
 def planter(model: str) -> Callable[..., Fault]:
-    """`planted` for one model."""
-    return functools.partial(planted, model)
+    """`planted(kind, stage, says, wrong)`: a fault of one stage of a model."""
+
+    def planted(
+        kind: str,
+        stage: str,
+        says: str,
+        wrong: Wrong,
+        name: str = "",
+        dialects: tuple[str, ...] = (),
+    ) -> Fault:
+        return Fault(
+            model=model,
+            name=name or f"{stage}.{kind.replace(' ', '-')}",
+            kind=kind,
+            stages=(stage,),
+            says=says,
+            wrong=wrong,
+            dialects=dialects,
+        )
+
+    return planted
 
 
 def mutated(name: str) -> Wrong:
     """The stage's operator is the suite's mutant `op/name`."""
-    return of_operator(_BY_NAME[name].fresh())
+    op, _, own_name = name.partition("/")
+    (mutant,) = (m for m in _MUTANTS[op] if m.name == own_name)
+    return of_operator(mutant.fresh())
 
 
 def lost(index: int) -> Wrong:
@@ -66,7 +75,7 @@ def head(index: int, which: int, change: Change = mutate.zeros) -> Wrong:
 def element(index: int, place: int, factor: float = 1.1) -> Wrong:
     """Gradient `index` is off in one element, counted through all axes (negative: from the end).
 
-    Of elements in which the gradient is 0, the next one that is not is taken.
+    An element whose gradient is 0 is passed over for the next.
     """
 
     def body(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
@@ -80,7 +89,7 @@ def element(index: int, place: int, factor: float = 1.1) -> Wrong:
 
 
 def shifted(axis: int = -2) -> Change:
-    """What belongs to a position is written to the next one."""
+    """Each position's gradient is written to the next one."""
 
     def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
         return np.roll(g, 1, axis=axis)

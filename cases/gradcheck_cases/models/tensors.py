@@ -1,4 +1,4 @@
-"""How the tensors of the models are drawn: weights that keep values near 1, gains, token ids."""
+"""Generators of the models' tensors: weights that keep values near 1, gains, token ids."""
 
 from __future__ import annotations
 

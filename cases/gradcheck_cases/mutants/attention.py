@@ -1,6 +1,6 @@
 """Mutants of the operators in `gradcheck_cases.attention`.
 
-Those of whole attentions are one backward, written out below, with one of its steps replaced.
+Those of whole attentions are one backward, written out below, with one step replaced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.attention import (
     attention,
     flash_attn,
@@ -29,6 +29,9 @@ from gradcheck_cases.attention import (
     softcapped_attention,
     softmax,
 )
+
+MUTANTS: tuple[Mutant, ...] = ()
+
 
 # ── softmax ──────────────────────────────────────────────────────────────────────────────────
 
@@ -95,122 +98,53 @@ def _pulled(xp: Any, ct: Any, e: Any) -> Any:
         return y * (ct - xp.sum(y * ct, axis=-1, keepdims=True))
 
 
-SOFTMAX = (
-    Mutant(
-        op="softmax",
-        name="times-minus-seven",
-        label="F",
-        killer="typical",
-        says="The gradient is multiplied by -7.",
-        modelled_on="what ggml's gradient test of 2026 lets pass",
-        vjp=mutate.scaled(softmax.vjp, 0, -7.0),
-    ),
-    Mutant(
-        op="softmax",
-        name="one-row",
-        label="W",
-        also=("I",),
-        killer="typical",
-        says="The dot product of y and ct runs over all rows: right only for one.",
-        modelled_on="ggml commit log: fix soft_max backward pass for input->ne[1] != 1",
-        vjp=softmax_one_row_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="no-weight",
-        label="D",
-        also=("F",),
-        killer="typical",
-        says="The factor y is missing.",
-        vjp=softmax_no_weight_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="no-dot",
-        label="T",
-        killer="typical",
-        says="The dot product of y and ct is missing.",
-        vjp=softmax_no_dot_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="diagonal",
-        label="T",
-        also=("D",),
-        killer="typical",
-        says="Only the diagonal of the Jacobian, y(1 - y), is there.",
-        vjp=softmax_diagonal_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="of-log",
-        label="D",
-        killer="typical",
-        says="The slope is that of the logarithm of softmax.",
-        vjp=softmax_of_log_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="mean",
-        label="R",
-        also=("T",),
-        killer="typical",
-        says="The dot product of y and ct is averaged.",
-        vjp=softmax_mean_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="columns",
-        label="I",
-        killer="square",
-        says="The dot product runs down the columns.",
-        vjp=softmax_columns_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="unshifted",
-        label="O",
-        also=("N",),
-        killer="shifted",
-        says="The exponentials are recomputed without the maximum taken out.",
-        vjp=softmax_unshifted_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="from-minus-10000",
-        label="O",
-        also=("N",),
-        killer="far-below",
-        says="The search for the maximum starts at -10000.",
-        modelled_on="the GPT-2 in Go, softmaxForward",
-        vjp=softmax_from_minus_10000_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="in-place",
-        label="X",
-        also=("V",),
-        killer="typical",
-        says="In place, the dot product is taken again from what is already overwritten.",
-        vjp=softmax_in_place_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="block-of-64",
-        label="W",
-        also=("T",),
-        killer="wide",
-        says="The dot product stops after 64 elements.",
-        vjp=softmax_block_of_64_vjp,
-    ),
-    Mutant(
-        op="softmax",
-        name="first-row-cotangent",
-        label="U",
-        killer="typical",
-        says="Every row is given the cotangent of the first.",
-        vjp=mutate.cotangent(softmax.vjp, mutate.first_for_all(-2)),
-    ),
+MUTANTS += mutant_table(
+    "softmax",
+    {
+        ("times-minus-seven", "F", "typical"): (
+            "The gradient is multiplied by -7.",
+            mutate.scaled(softmax.vjp, 0, -7.0),
+            {"modelled_on": "what ggml's gradient test of 2026 lets pass"},
+        ),
+        ("one-row", "W I", "typical"): (
+            "The dot product of y and ct runs over all rows: right only for one.",
+            softmax_one_row_vjp,
+            {"modelled_on": "ggml commit log: fix soft_max backward pass for input->ne[1] != 1"},
+        ),
+        ("no-weight", "D F", "typical"): ("The factor y is missing.", softmax_no_weight_vjp),
+        ("no-dot", "T", "typical"): ("The dot product of y and ct is missing.", softmax_no_dot_vjp),
+        ("diagonal", "T D", "typical"): (
+            "Only the diagonal of the Jacobian, y(1 - y), is there.",
+            softmax_diagonal_vjp,
+        ),
+        ("of-log", "D", "typical"): (
+            "The slope is that of the logarithm of softmax.",
+            softmax_of_log_vjp,
+        ),
+        ("mean", "R T", "typical"): ("The dot product of y and ct is averaged.", softmax_mean_vjp),
+        ("columns", "I", "square"): ("The dot product runs down the columns.", softmax_columns_vjp),
+        ("unshifted", "O N", "shifted"): (
+            "The exponentials are recomputed without the maximum taken out.",
+            softmax_unshifted_vjp,
+        ),
+        ("from-minus-10000", "O N", "far-below"): (
+            "The search for the maximum starts at -10000.",
+            softmax_from_minus_10000_vjp,
+            {"modelled_on": "the GPT-2 in Go, softmaxForward"},
+        ),
+        ("in-place", "X V", "typical"): (
+            "In place, the dot product is taken again from what is already overwritten.",
+            softmax_in_place_vjp,
+        ),
+        ("block-of-64", "W T", "wide"): (
+            "The dot product stops after 64 elements.",
+            softmax_block_of_64_vjp,
+        ),
+        ("first-row-cotangent", "U", "typical"): (
+            "Every row is given the cotangent of the first.",
+            mutate.cotangent(softmax.vjp, mutate.first_for_all(-2)),
+        ),
+    },
 )
 
 # ── masked_softmax ───────────────────────────────────────────────────────────────────────────
@@ -261,74 +195,39 @@ def _pulled_where(xp: Any, ct: Any, x: Any, seen: Any) -> Any:
     return _pulled(xp, ct, e)
 
 
-MASKED_SOFTMAX = (
-    Mutant(
-        op="masked_softmax",
-        name="unmasked",
-        label="I",
-        also=("P",),
-        killer="typical",
-        says="Backward is that of softmax over all slots.",
-        vjp=masked_softmax_unmasked_vjp,
-    ),
-    Mutant(
-        op="masked_softmax",
-        name="strict",
-        label="I",
-        killer="one-position",
-        says="A position is hidden from itself.",
-        vjp=masked_softmax_strict_vjp,
-    ),
-    Mutant(
-        op="masked_softmax",
-        name="one-beyond",
-        label="I",
-        killer="square",
-        says="One hidden slot is taken in.",
-        vjp=masked_softmax_beyond_vjp,
-    ),
-    Mutant(
-        op="masked_softmax",
-        name="filled",
-        label="O",
-        killer="far-below",
-        says="Hidden slots are filled with -10000, whatever is seen.",
-        vjp=masked_softmax_filled_vjp,
-    ),
-    Mutant(
-        op="masked_softmax",
-        name="not-cleared",
-        label="A",
-        also=("I",),
-        killer="typical",
-        says="In place, hidden slots keep their cotangent.",
-        vjp=masked_softmax_not_cleared_vjp,
-    ),
-    Mutant(
-        op="masked_softmax",
-        name="loud-hidden",
-        label="O",
-        also=("N",),
-        killer="loud-hidden",
-        says="The maximum is taken over hidden slots too.",
-        vjp=masked_softmax_loud_vjp,
-    ),
-    Mutant(
-        op="masked_softmax",
-        name="no-dot",
-        label="T",
-        killer="typical",
-        says="The dot product of y and ct is missing.",
-        vjp=masked_softmax_no_dot_vjp,
-    ),
-    Mutant(
-        op="masked_softmax",
-        name="by-head",
-        label="I",
-        killer="square",
-        says="The mask follows the head instead of the position.",
-        vjp=masked_softmax_by_head_vjp,
-    ),
+MUTANTS += mutant_table(
+    "masked_softmax",
+    {
+        ("unmasked", "I P", "typical"): (
+            "Backward is that of softmax over all slots.",
+            masked_softmax_unmasked_vjp,
+        ),
+        ("strict", "I", "one-position"): (
+            "A position is hidden from itself.",
+            masked_softmax_strict_vjp,
+        ),
+        ("one-beyond", "I", "square"): ("One hidden slot is taken in.", masked_softmax_beyond_vjp),
+        ("filled", "O", "far-below"): (
+            "Hidden slots are filled with -10000, whatever is seen.",
+            masked_softmax_filled_vjp,
+        ),
+        ("not-cleared", "A I", "typical"): (
+            "In place, hidden slots keep their cotangent.",
+            masked_softmax_not_cleared_vjp,
+        ),
+        ("loud-hidden", "O N", "loud-hidden"): (
+            "The maximum is taken over hidden slots too.",
+            masked_softmax_loud_vjp,
+        ),
+        ("no-dot", "T", "typical"): (
+            "The dot product of y and ct is missing.",
+            masked_softmax_no_dot_vjp,
+        ),
+        ("by-head", "I", "square"): (
+            "The mask follows the head instead of the position.",
+            masked_softmax_by_head_vjp,
+        ),
+    },
 )
 
 # ── masked_attention ─────────────────────────────────────────────────────────────────────────
@@ -385,77 +284,44 @@ def masked_attention_transposed_vjp(xp, ct, qkv):
     return _packed(xp, dq, dk, xp.zeros_like(dk))
 
 
-MASKED_ATTENTION = (
-    Mutant(
-        op="masked_attention",
-        name="last-head",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="The key's gradient is overwritten by each head.",
-        vjp=masked_attention_last_head_vjp,
-    ),
-    Mutant(
-        op="masked_attention",
-        name="mean-over-heads",
-        label="R",
-        killer="typical",
-        says="The key's gradient is averaged over heads.",
-        vjp=masked_attention_mean_vjp,
-    ),
-    Mutant(
-        op="masked_attention",
-        name="value-slot",
-        label="G",
-        also=("L", "I"),
-        killer="typical",
-        says="The key's gradient is written to the value's slot.",
-        vjp=masked_attention_value_slot_vjp,
-    ),
-    Mutant(
-        op="masked_attention",
-        name="unmasked",
-        label="I",
-        also=("P",),
-        killer="typical",
-        says="Hidden scores give gradients too.",
-        vjp=masked_attention_unmasked_vjp,
-    ),
-    Mutant(
-        op="masked_attention",
-        name="strict",
-        label="I",
-        killer="one-position",
-        says="A position is hidden from itself.",
-        vjp=mutate.cotangent(
-            masked_attention.vjp, lambda xp, ct, qkv: xp.where(_distance(ct) < 0, ct, 0)
+MUTANTS += mutant_table(
+    "masked_attention",
+    {
+        ("last-head", "A B", "typical"): (
+            "The key's gradient is overwritten by each head.",
+            masked_attention_last_head_vjp,
         ),
-    ),
-    Mutant(
-        op="masked_attention",
-        name="value-for-key",
-        label="I",
-        also=("V",),
-        killer="one-head",
-        says="The value's slot is read as the key.",
-        vjp=masked_attention_wrong_slot_vjp,
-    ),
-    Mutant(
-        op="masked_attention",
-        name="transposed",
-        label="L",
-        killer="square",
-        says="Queries and slots of the scores' cotangent are exchanged for the key.",
-        vjp=masked_attention_transposed_vjp,
-    ),
-    Mutant(
-        op="masked_attention",
-        name="scaled-again",
-        label="F",
-        killer="typical",
-        says="The scores are divided by the root of d once more, though q comes scaled.",
-        vjp=mutate.scaled(masked_attention.vjp, 0, lambda xp, qkv: 1 / xp.sqrt_of(qkv.shape[-1])),
-    ),
+        ("mean-over-heads", "R", "typical"): (
+            "The key's gradient is averaged over heads.",
+            masked_attention_mean_vjp,
+        ),
+        ("value-slot", "G L I", "typical"): (
+            "The key's gradient is written to the value's slot.",
+            masked_attention_value_slot_vjp,
+        ),
+        ("unmasked", "I P", "typical"): (
+            "Hidden scores give gradients too.",
+            masked_attention_unmasked_vjp,
+        ),
+        ("strict", "I", "one-position"): (
+            "A position is hidden from itself.",
+            mutate.cotangent(
+                masked_attention.vjp, lambda xp, ct, qkv: xp.where(_distance(ct) < 0, ct, 0)
+            ),
+        ),
+        ("value-for-key", "I V", "one-head"): (
+            "The value's slot is read as the key.",
+            masked_attention_wrong_slot_vjp,
+        ),
+        ("transposed", "L", "square"): (
+            "Queries and slots of the scores' cotangent are exchanged for the key.",
+            masked_attention_transposed_vjp,
+        ),
+        ("scaled-again", "F", "typical"): (
+            "The scores are divided by the root of d once more, though q comes scaled.",
+            mutate.scaled(masked_attention.vjp, 0, lambda xp, qkv: 1 / xp.sqrt_of(qkv.shape[-1])),
+        ),
+    },
 )
 
 # ── mix_by_attention ─────────────────────────────────────────────────────────────────────────
@@ -520,76 +386,39 @@ def mix_strict_vjp(xp, ct, qkv, attention):
     return _in_slot(xp, xp.sum(dv, axis=-3), qkv), xp.where(seen, datt, 0)
 
 
-MIX = (
-    Mutant(
-        op="mix_by_attention",
-        name="last-head",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="The value's gradient is overwritten by each head.",
-        vjp=mix_last_head_vjp,
-    ),
-    Mutant(
-        op="mix_by_attention",
-        name="mean-over-heads",
-        label="R",
-        killer="typical",
-        says="The value's gradient is averaged over heads.",
-        vjp=mix_mean_vjp,
-    ),
-    Mutant(
-        op="mix_by_attention",
-        name="key-slot",
-        label="G",
-        also=("L", "I"),
-        killer="typical",
-        says="The value's gradient is written to the key's slot.",
-        vjp=mix_key_slot_vjp,
-    ),
-    Mutant(
-        op="mix_by_attention",
-        name="hidden-weights",
-        label="I",
-        also=("P",),
-        killer="square",
-        says="Hidden weights count in the value's gradient.",
-        vjp=mix_hidden_weights_vjp,
-    ),
-    Mutant(
-        op="mix_by_attention",
-        name="hidden-gradients",
-        label="I",
-        also=("P",),
-        killer="typical",
-        says="Hidden weights get a gradient.",
-        vjp=mix_hidden_gradients_vjp,
-    ),
-    Mutant(
-        op="mix_by_attention",
-        name="key-for-value",
-        label="I",
-        also=("V",),
-        killer="one-head",
-        says="The key's slot is read as the value.",
-        vjp=mix_reads_key_vjp,
-    ),
-    Mutant(
-        op="mix_by_attention",
-        name="transposed",
-        label="L",
-        killer="square",
-        says="Queries and slots of the weights are exchanged for the value's gradient.",
-        vjp=mix_transposed_vjp,
-    ),
-    Mutant(
-        op="mix_by_attention",
-        name="strict",
-        label="I",
-        killer="one-position",
-        says="A position is hidden from itself.",
-        vjp=mix_strict_vjp,
-    ),
+MUTANTS += mutant_table(
+    "mix_by_attention",
+    {
+        ("last-head", "A B", "typical"): (
+            "The value's gradient is overwritten by each head.",
+            mix_last_head_vjp,
+        ),
+        ("mean-over-heads", "R", "typical"): (
+            "The value's gradient is averaged over heads.",
+            mix_mean_vjp,
+        ),
+        ("key-slot", "G L I", "typical"): (
+            "The value's gradient is written to the key's slot.",
+            mix_key_slot_vjp,
+        ),
+        ("hidden-weights", "I P", "square"): (
+            "Hidden weights count in the value's gradient.",
+            mix_hidden_weights_vjp,
+        ),
+        ("hidden-gradients", "I P", "typical"): (
+            "Hidden weights get a gradient.",
+            mix_hidden_gradients_vjp,
+        ),
+        ("key-for-value", "I V", "one-head"): (
+            "The key's slot is read as the value.",
+            mix_reads_key_vjp,
+        ),
+        ("transposed", "L", "square"): (
+            "Queries and slots of the weights are exchanged for the value's gradient.",
+            mix_transposed_vjp,
+        ),
+        ("strict", "I", "one-position"): ("A position is hidden from itself.", mix_strict_vjp),
+    },
 )
 
 # ── one backward for whole attentions ────────────────────────────────────────────────────────
@@ -674,24 +503,12 @@ def _all_seen(t: int, s: int, attrs: dict[str, Any]) -> Any:
     return _band(t, s)
 
 
-def _top_left(t: int, s: int, attrs: dict[str, Any]) -> Any:
-    return _band(t, s, right=0, own=0)
-
-
 def _bottom_right(t: int, s: int, attrs: dict[str, Any]) -> Any:
     return _band(t, s, right=0)
 
 
 def _no_delta(xp: Any, p: Any, dp: Any) -> Any:
     return xp.zeros_like(dp)
-
-
-def _first_delta(xp: Any, p: Any, dp: Any) -> Any:
-    return xp.sum(p * dp, axis=-1, keepdims=True)[..., :1, :]
-
-
-def _delta_twice(xp: Any, p: Any, dp: Any) -> Any:
-    return 2 * _delta(xp, p, dp)
 
 
 def _unshifted(xp: Any, scores: Any, seen: Any) -> Any:
@@ -705,20 +522,9 @@ def _unsafe(xp: Any, scores: Any, seen: Any) -> Any:
     return e / xp.sum(e, axis=-1, keepdims=True)
 
 
-def _unnormalised(xp: Any, scores: Any, seen: Any) -> Any:
-    x = xp.where(seen, scores, xp.min(scores, axis=-1, keepdims=True))
-    return xp.where(seen, xp.exp(x - xp.max(x, axis=-1, keepdims=True)), 0)
-
-
 def _k_unscaled(xp, ds, p, q, k, v, ct):
     dq, dk, dv = _products(xp, ds, p, q, k, v, ct)
     return dq, dk * xp.sqrt_of(q.shape[-1]), dv
-
-
-def _scaled_twice(xp, ds, p, q, k, v, ct):
-    dq, dk, dv = _products(xp, ds, p, q, k, v, ct)
-    root = xp.sqrt_of(q.shape[-1])
-    return dq / root, dk / root, dv
 
 
 def _v_not_transposed(xp, ds, p, q, k, v, ct):
@@ -729,11 +535,6 @@ def _v_not_transposed(xp, ds, p, q, k, v, ct):
 def _v_from_scores(xp, ds, p, q, k, v, ct):
     dq, dk, _ = _products(xp, ds, p, q, k, v, ct)
     return dq, dk, _mm(_t(ds), ct)
-
-
-def _keys_of_head_0(xp, ds, p, q, k, v, ct):
-    first = np.broadcast_to(k[..., :1, :, :], k.shape)
-    return _products(xp, ds, p, q, first, v, ct)
 
 
 def _last_query_dropped(xp, ds, p, q, k, v, ct):
@@ -796,108 +597,59 @@ def _c_for_d(xp, ds, p, q, k, v, ct):
     return dq / more, dk / more, dv
 
 
-ATTENTION = (
-    Mutant(
-        op="attention",
-        name="k-unscaled",
-        label="F",
-        killer="typical",
-        says="dk lacks the factor 1/sqrt(d).",
-        vjp=SEPARATE.wrong(products=_k_unscaled),
-    ),
-    Mutant(
-        op="attention",
-        name="c-for-d",
-        label="F",
-        killer="typical",
-        says="The scale in backward is that of all features instead of one head's.",
-        vjp=SEPARATE.wrong(products=_c_for_d),
-    ),
-    Mutant(
-        op="attention",
-        name="no-delta",
-        label="T",
-        killer="typical",
-        says="The softmax's sum of p dp is missing.",
-        vjp=SEPARATE.wrong(delta=_no_delta),
-    ),
-    Mutant(
-        op="attention",
-        name="not-causal",
-        label="P",
-        also=("I",),
-        killer="typical",
-        says="Weights are recomputed without the mask.",
-        vjp=SEPARATE.wrong(seen=_all_seen),
-    ),
-    Mutant(
-        op="attention",
-        name="always-causal",
-        label="P",
-        also=("I",),
-        killer="not-causal",
-        says="Backward masks where forward does not.",
-        vjp=mutate.attribute(attention.vjp, causal=True),
-    ),
-    Mutant(
-        op="attention",
-        name="two-heads",
-        label="P",
-        killer="three-heads",
-        says="Backward keeps two heads where forward has three.",
-        vjp=mutate.attribute(attention.vjp, heads=lambda heads, causal: 2 if heads == 3 else heads),
-    ),
-    Mutant(
-        op="attention",
-        name="q-k-exchanged",
-        label="G",
-        killer="square",
-        says="dq and dk are in each other's place.",
-        vjp=mutate.swapped(attention.vjp, 0, 1),
-    ),
-    Mutant(
-        op="attention",
-        name="v-not-transposed",
-        label="L",
-        killer="typical",
-        says="dv is p ct where the transpose of p is meant.",
-        vjp=SEPARATE.wrong(products=_v_not_transposed),
-    ),
-    Mutant(
-        op="attention",
-        name="v-from-scores",
-        label="V",
-        also=("X",),
-        killer="typical",
-        says="dv takes the scores' cotangent, which overwrote the weights.",
-        vjp=SEPARATE.wrong(products=_v_from_scores),
-    ),
-    Mutant(
-        op="attention",
-        name="other-layout",
-        label="L",
-        killer="square",
-        says="Features lie outside heads in backward.",
-        vjp=OTHER_LAYOUT.wrong(),
-    ),
-    Mutant(
-        op="attention",
-        name="unshifted",
-        label="O",
-        also=("N",),
-        killer="large-scores",
-        says="The exponentials are recomputed without the maximum taken out.",
-        vjp=SEPARATE.wrong(weights=_unshifted),
-        dtype="float32",
-    ),
-    Mutant(
-        op="attention",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="Gradients are added to those of the call before.",
-        make=mutate.accumulated(attention.vjp),
-    ),
+MUTANTS += mutant_table(
+    "attention",
+    {
+        ("k-unscaled", "F", "typical"): (
+            "dk lacks the factor 1/sqrt(d).",
+            SEPARATE.wrong(products=_k_unscaled),
+        ),
+        ("c-for-d", "F", "typical"): (
+            "The scale in backward is that of all features instead of one head's.",
+            SEPARATE.wrong(products=_c_for_d),
+        ),
+        ("no-delta", "T", "typical"): (
+            "The softmax's sum of p dp is missing.",
+            SEPARATE.wrong(delta=_no_delta),
+        ),
+        ("not-causal", "P I", "typical"): (
+            "Weights are recomputed without the mask.",
+            SEPARATE.wrong(seen=_all_seen),
+        ),
+        ("always-causal", "P I", "not-causal"): (
+            "Backward masks where forward does not.",
+            mutate.attribute(attention.vjp, causal=True),
+        ),
+        ("two-heads", "P", "three-heads"): (
+            "Backward keeps two heads where forward has three.",
+            mutate.attribute(attention.vjp, heads=lambda heads, causal: 2 if heads == 3 else heads),
+        ),
+        ("q-k-exchanged", "G", "square"): (
+            "dq and dk are in each other's place.",
+            mutate.swapped(attention.vjp, 0, 1),
+        ),
+        ("v-not-transposed", "L", "typical"): (
+            "dv is p ct where the transpose of p is meant.",
+            SEPARATE.wrong(products=_v_not_transposed),
+        ),
+        ("v-from-scores", "V X", "typical"): (
+            "dv takes the scores' cotangent, which overwrote the weights.",
+            SEPARATE.wrong(products=_v_from_scores),
+        ),
+        ("other-layout", "L", "square"): (
+            "Features lie outside heads in backward.",
+            OTHER_LAYOUT.wrong(),
+        ),
+        ("unshifted", "O N", "large-scores"): (
+            "The exponentials are recomputed without the maximum taken out.",
+            SEPARATE.wrong(weights=_unshifted),
+            {"dtype": "float32"},
+        ),
+        ("never-cleared", "A", "typical"): (
+            "Gradients are added to those of the call before.",
+            {"make": mutate.accumulated(attention.vjp)},
+        ),
+    },
 )
 
 
@@ -926,75 +678,55 @@ def _head_by_head(xp, dq, dk, dv, primals, attrs):
     return _merge(np.concatenate([dq, dk, dv], axis=-1))
 
 
-PACKED = (
-    Mutant(
-        op="packed_attention",
-        name="k-v-exchanged",
-        label="G",
-        also=("L", "I"),
-        killer="typical",
-        says="The gradients of k and v are in each other's third.",
-        vjp=PACKED_KERNEL.wrong(pack=_k_v_exchanged),
-    ),
-    Mutant(
-        op="packed_attention",
-        name="head-by-head",
-        label="L",
-        also=("I",),
-        killer="typical",
-        says="Gradients are packed head by head as q k v, q k v.",
-        vjp=PACKED_KERNEL.wrong(pack=_head_by_head),
-    ),
-    Mutant(
-        op="packed_attention",
-        name="two-heads",
-        label="P",
-        killer="three-heads",
-        says="Backward keeps two heads where forward has three.",
-        vjp=mutate.attribute(packed_attention.vjp, heads=lambda heads: 2 if heads == 3 else heads),
-    ),
-    Mutant(
-        op="packed_attention",
-        name="scaled-twice",
-        label="F",
-        killer="typical",
-        says="Scores' gradients are divided by the root of d twice.",
-        vjp=PACKED_KERNEL.wrong(products=_scaled_twice),
-    ),
-    Mutant(
-        op="packed_attention",
-        name="last-query-dropped",
-        label="I",
-        killer="typical",
-        says="The last query does not reach k and v.",
-        vjp=PACKED_KERNEL.wrong(products=_last_query_dropped),
-    ),
-    Mutant(
-        op="packed_attention",
-        name="first-delta",
-        label="V",
-        also=("I",),
-        killer="typical",
-        says="Every query takes the sum of p dp that the first one left.",
-        vjp=PACKED_KERNEL.wrong(delta=_first_delta),
-    ),
-    Mutant(
-        op="packed_attention",
-        name="not-causal",
-        label="I",
-        also=("P",),
-        killer="typical",
-        says="Weights are recomputed without the mask.",
-        vjp=PACKED_KERNEL.wrong(seen=_all_seen),
-    ),
-    Mutant(
-        op="packed_attention",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="The gradient is added to that of the call before.",
-        make=mutate.accumulated(packed_attention.vjp),
-    ),
+# ── packed_attention ─────────────────────────────────────────────────────────────────────────
+
+
+def _first_delta(xp: Any, p: Any, dp: Any) -> Any:
+    return xp.sum(p * dp, axis=-1, keepdims=True)[..., :1, :]
+
+
+def _scaled_twice(xp, ds, p, q, k, v, ct):
+    dq, dk, dv = _products(xp, ds, p, q, k, v, ct)
+    root = xp.sqrt_of(q.shape[-1])
+    return dq / root, dk / root, dv
+
+
+MUTANTS += mutant_table(
+    "packed_attention",
+    {
+        ("k-v-exchanged", "G L I", "typical"): (
+            "The gradients of k and v are in each other's third.",
+            PACKED_KERNEL.wrong(pack=_k_v_exchanged),
+        ),
+        ("head-by-head", "L I", "typical"): (
+            "Gradients are packed head by head as q k v, q k v.",
+            PACKED_KERNEL.wrong(pack=_head_by_head),
+        ),
+        ("two-heads", "P", "three-heads"): (
+            "Backward keeps two heads where forward has three.",
+            mutate.attribute(packed_attention.vjp, heads=lambda heads: 2 if heads == 3 else heads),
+        ),
+        ("scaled-twice", "F", "typical"): (
+            "Scores' gradients are divided by the root of d twice.",
+            PACKED_KERNEL.wrong(products=_scaled_twice),
+        ),
+        ("last-query-dropped", "I", "typical"): (
+            "The last query does not reach k and v.",
+            PACKED_KERNEL.wrong(products=_last_query_dropped),
+        ),
+        ("first-delta", "V I", "typical"): (
+            "Every query takes the sum of p dp that the first one left.",
+            PACKED_KERNEL.wrong(delta=_first_delta),
+        ),
+        ("not-causal", "I P", "typical"): (
+            "Weights are recomputed without the mask.",
+            PACKED_KERNEL.wrong(seen=_all_seen),
+        ),
+        ("never-cleared", "A", "typical"): (
+            "The gradient is added to that of the call before.",
+            {"make": mutate.accumulated(packed_attention.vjp)},
+        ),
+    },
 )
 
 # ── flash_attn ───────────────────────────────────────────────────────────────────────────────
@@ -1006,87 +738,68 @@ FLASH_KERNEL = Kernel(
     pack=lambda xp, dq, dk, dv, primals, attrs: (dq, dk, _t(dv)),
 )
 
-FLASH = (
-    Mutant(
-        op="flash_attn",
-        name="top-left",
-        label="I",
-        killer="typical",
-        says="Backward aligns the mask with the first slot, forward with the last.",
-        modelled_on="xlite-dev/ffpa-attn #300",
-        vjp=FLASH_KERNEL.wrong(seen=_top_left),
-        dialects=("masked",),
-    ),
-    Mutant(
-        op="flash_attn",
-        name="not-masked",
-        label="P",
-        also=("I",),
-        killer="typical",
-        says="Backward does not mask.",
-        vjp=mutate.attribute(flash_attn.vjp, masked=False),
-        dialects=("masked",),
-    ),
-    Mutant(
-        op="flash_attn",
-        name="always-masked",
-        label="P",
-        also=("I",),
-        killer="typical",
-        says="Backward masks where forward does not.",
-        vjp=FLASH_KERNEL.wrong(seen=_bottom_right),
-        dialects=("unmasked",),
-    ),
-    Mutant(
-        op="flash_attn",
-        name="k-unscaled",
-        label="F",
-        killer="typical",
-        says="dk lacks the factor 1/sqrt(d).",
-        vjp=FLASH_KERNEL.wrong(products=_k_unscaled),
-    ),
-    Mutant(
-        op="flash_attn",
-        name="v-as-it-is",
-        label="L",
-        killer="square",
-        says="dv is not transposed back.",
-        vjp=FLASH_KERNEL.wrong(pack=_as_they_are),
-    ),
-    Mutant(
-        op="flash_attn",
-        name="keys-of-head-0",
-        label="I",
-        also=("V",),
-        killer="three-heads",
-        says="dq takes every head's keys from head 0.",
-        vjp=FLASH_KERNEL.wrong(products=_keys_of_head_0),
-    ),
-    Mutant(
-        op="flash_attn",
-        name="delta-per-tile",
-        label="T",
-        also=("F",),
-        killer="typical",
-        says="The sum of p dp is subtracted once in each of two tiles of slots.",
-        vjp=FLASH_KERNEL.wrong(delta=_delta_twice),
-    ),
-    Mutant(
-        op="flash_attn",
-        name="not-normalised",
-        label="V",
-        killer="typical",
-        says="Weights are recomputed without the saved sum of exponentials.",
-        vjp=FLASH_KERNEL.wrong(weights=_unnormalised),
-    ),
-    Mutant(
-        op="flash_attn",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="Gradients are added to those of the call before.",
-        make=mutate.accumulated(flash_attn.vjp),
-    ),
+
+def _top_left(t: int, s: int, attrs: dict[str, Any]) -> Any:
+    return _band(t, s, right=0, own=0)
+
+
+def _delta_twice(xp: Any, p: Any, dp: Any) -> Any:
+    return 2 * _delta(xp, p, dp)
+
+
+def _unnormalised(xp: Any, scores: Any, seen: Any) -> Any:
+    x = xp.where(seen, scores, xp.min(scores, axis=-1, keepdims=True))
+    return xp.where(seen, xp.exp(x - xp.max(x, axis=-1, keepdims=True)), 0)
+
+
+def _keys_of_head_0(xp, ds, p, q, k, v, ct):
+    first = np.broadcast_to(k[..., :1, :, :], k.shape)
+    return _products(xp, ds, p, q, first, v, ct)
+
+
+MUTANTS += mutant_table(
+    "flash_attn",
+    {
+        ("top-left", "I", "typical"): (
+            "Backward aligns the mask with the first slot, forward with the last.",
+            FLASH_KERNEL.wrong(seen=_top_left),
+            {"modelled_on": "xlite-dev/ffpa-attn #300", "dialects": ("masked",)},
+        ),
+        ("not-masked", "P I", "typical"): (
+            "Backward does not mask.",
+            mutate.attribute(flash_attn.vjp, masked=False),
+            {"dialects": ("masked",)},
+        ),
+        ("always-masked", "P I", "typical"): (
+            "Backward masks where forward does not.",
+            FLASH_KERNEL.wrong(seen=_bottom_right),
+            {"dialects": ("unmasked",)},
+        ),
+        ("k-unscaled", "F", "typical"): (
+            "dk lacks the factor 1/sqrt(d).",
+            FLASH_KERNEL.wrong(products=_k_unscaled),
+        ),
+        ("v-as-it-is", "L", "square"): (
+            "dv is not transposed back.",
+            FLASH_KERNEL.wrong(pack=_as_they_are),
+        ),
+        ("keys-of-head-0", "I V", "three-heads"): (
+            "dq takes every head's keys from head 0.",
+            FLASH_KERNEL.wrong(products=_keys_of_head_0),
+        ),
+        ("delta-per-tile", "T F", "typical"): (
+            "The sum of p dp is subtracted once in each of two tiles of slots.",
+            FLASH_KERNEL.wrong(delta=_delta_twice),
+        ),
+        ("not-normalised", "V", "typical"): (
+            "Weights are recomputed without the saved sum of exponentials.",
+            FLASH_KERNEL.wrong(weights=_unnormalised),
+        ),
+        ("never-cleared", "A", "typical"): (
+            "Gradients are added to those of the call before.",
+            {"make": mutate.accumulated(flash_attn.vjp)},
+        ),
+    },
 )
 
 # ── flash_ff ─────────────────────────────────────────────────────────────────────────────────
@@ -1150,92 +863,44 @@ def flash_ff_first_entry_vjp(xp, ct, a, b0, b1, c0, c1):
     return tuple(gradients)
 
 
-FLASH_FF = (
-    Mutant(
-        op="flash_ff",
-        name="no-slope",
-        label="D",
-        also=("F",),
-        killer="typical",
-        says="The slope of gelu is missing.",
-        vjp=flash_ff_no_slope_vjp,
-    ),
-    Mutant(
-        op="flash_ff",
-        name="step",
-        label="D",
-        killer="wide",
-        says="The slope of relu stands in for that of gelu.",
-        vjp=flash_ff_step_vjp,
-    ),
-    Mutant(
-        op="flash_ff",
-        name="no-inner-slope",
-        label="D",
-        also=("T",),
-        killer="typical",
-        says="The slope of gelu's inner cubic is missing.",
-        vjp=flash_ff_no_inner_vjp,
-    ),
-    Mutant(
-        op="flash_ff",
-        name="slope-of-output",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="gelu's slope is taken at its output.",
-        vjp=flash_ff_slope_of_output_vjp,
-    ),
-    Mutant(
-        op="flash_ff",
-        name="before-gelu",
-        label="V",
-        killer="typical",
-        says="dc0 takes the hidden features as they were before gelu.",
-        vjp=flash_ff_before_gelu_vjp,
-    ),
-    Mutant(
-        op="flash_ff",
-        name="bias-mean",
-        label="R",
-        killer="typical",
-        says="db1 is averaged over positions.",
-        vjp=mutate.scaled(flash_ff.vjp, 2, lambda xp, a, *_: 1 / max(a.shape[-2], 1)),
-    ),
-    Mutant(
-        op="flash_ff",
-        name="last-row",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="dc1 is overwritten by each position.",
-        vjp=flash_ff_last_row_vjp,
-    ),
-    Mutant(
-        op="flash_ff",
-        name="first-entry",
-        label="B",
-        also=("A", "I"),
-        killer="batched",
-        says="Weights and biases get their gradient from the first batch entry.",
-        vjp=flash_ff_first_entry_vjp,
-    ),
-    Mutant(
-        op="flash_ff",
-        name="weights-exchanged",
-        label="G",
-        killer="square",
-        says="The gradients of the two weights are in each other's place.",
-        vjp=mutate.swapped(flash_ff.vjp, 1, 3),
-    ),
-    Mutant(
-        op="flash_ff",
-        name="weight-transposed",
-        label="L",
-        killer="square",
-        says="db0 comes transposed.",
-        vjp=mutate.output(flash_ff.vjp, 1, lambda xp, g, *_: _t(g)),
-    ),
+MUTANTS += mutant_table(
+    "flash_ff",
+    {
+        ("no-slope", "D F", "typical"): ("The slope of gelu is missing.", flash_ff_no_slope_vjp),
+        ("step", "D", "wide"): ("The slope of relu stands in for that of gelu.", flash_ff_step_vjp),
+        ("no-inner-slope", "D T", "typical"): (
+            "The slope of gelu's inner cubic is missing.",
+            flash_ff_no_inner_vjp,
+        ),
+        ("slope-of-output", "V D", "typical"): (
+            "gelu's slope is taken at its output.",
+            flash_ff_slope_of_output_vjp,
+        ),
+        ("before-gelu", "V", "typical"): (
+            "dc0 takes the hidden features as they were before gelu.",
+            flash_ff_before_gelu_vjp,
+        ),
+        ("bias-mean", "R", "typical"): (
+            "db1 is averaged over positions.",
+            mutate.scaled(flash_ff.vjp, 2, lambda xp, a, *_: 1 / max(a.shape[-2], 1)),
+        ),
+        ("last-row", "A B", "typical"): (
+            "dc1 is overwritten by each position.",
+            flash_ff_last_row_vjp,
+        ),
+        ("first-entry", "B A I", "batched"): (
+            "Weights and biases get their gradient from the first batch entry.",
+            flash_ff_first_entry_vjp,
+        ),
+        ("weights-exchanged", "G", "square"): (
+            "The gradients of the two weights are in each other's place.",
+            mutate.swapped(flash_ff.vjp, 1, 3),
+        ),
+        ("weight-transposed", "L", "square"): (
+            "db0 comes transposed.",
+            mutate.output(flash_ff.vjp, 1, lambda xp, g, *_: _t(g)),
+        ),
+    },
 )
 
 # ── grouped_query_attention ──────────────────────────────────────────────────────────────────
@@ -1288,88 +953,50 @@ def _unreduced(xp, dq, dk, dv, primals, attrs):
     return dq, dk, dv
 
 
-GROUPED = (
-    Mutant(
-        op="grouped_query_attention",
-        name="last-of-group",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="dk and dv are overwritten by each head of a group.",
-        vjp=GROUPED_KERNEL.wrong(pack=_each_pack(lambda x: x[..., -1, :, :].copy())),
-    ),
-    Mutant(
-        op="grouped_query_attention",
-        name="mean-of-group",
-        label="R",
-        killer="typical",
-        says="dk and dv are averaged over a group.",
-        vjp=GROUPED_KERNEL.wrong(pack=_each_pack(lambda x: x.mean(axis=-3))),
-    ),
-    Mutant(
-        op="grouped_query_attention",
-        name="dealt-out",
-        label="I",
-        also=("L",),
-        killer="three-per-group",
-        says="dk and dv sum over every g-th head instead of over neighbours.",
-        modelled_on="XunhaoLai/native-sparse-attention-triton #27",
-        vjp=GROUPED_KERNEL.wrong(pack=_dealt_out),
-    ),
-    Mutant(
-        op="grouped_query_attention",
-        name="unreduced",
-        label="B",
-        killer="typical",
-        says="dk and dv keep an entry per query head.",
-        modelled_on="marin-community/levanter #449",
-        vjp=GROUPED_KERNEL.wrong(pack=_unreduced),
-    ),
-    Mutant(
-        op="grouped_query_attention",
-        name="other-corner",
-        label="I",
-        also=("P",),
-        killer="one-query",
-        says="Backward aligns the mask with the other corner than forward.",
-        modelled_on="xlite-dev/ffpa-attn #300",
-        vjp=GROUPED_KERNEL.wrong(seen=_grouped_other_corner),
-    ),
-    Mutant(
-        op="grouped_query_attention",
-        name="unsafe-rows",
-        label="N",
-        killer="more-queries",
-        says="A row that sees no slot is 0/0.",
-        modelled_on="Dao-AILab/flash-attention #443",
-        vjp=GROUPED_KERNEL.wrong(weights=_unsafe),
-        dialects=("bottom-right",),
-    ),
-    Mutant(
-        op="grouped_query_attention",
-        name="always-causal",
-        label="P",
-        also=("I",),
-        killer="not-causal",
-        says="Backward masks where forward does not.",
-        vjp=mutate.attribute(grouped_query_attention.vjp, causal=True),
-    ),
-    Mutant(
-        op="grouped_query_attention",
-        name="k-unscaled",
-        label="F",
-        killer="typical",
-        says="dk lacks the factor 1/sqrt(d).",
-        vjp=GROUPED_KERNEL.wrong(products=_k_unscaled),
-    ),
-    Mutant(
-        op="grouped_query_attention",
-        name="no-delta",
-        label="T",
-        killer="multi-query",
-        says="The softmax's sum of p dp is missing.",
-        vjp=GROUPED_KERNEL.wrong(delta=_no_delta),
-    ),
+MUTANTS += mutant_table(
+    "grouped_query_attention",
+    {
+        ("last-of-group", "A B", "typical"): (
+            "dk and dv are overwritten by each head of a group.",
+            GROUPED_KERNEL.wrong(pack=_each_pack(lambda x: x[..., -1, :, :].copy())),
+        ),
+        ("mean-of-group", "R", "typical"): (
+            "dk and dv are averaged over a group.",
+            GROUPED_KERNEL.wrong(pack=_each_pack(lambda x: x.mean(axis=-3))),
+        ),
+        ("dealt-out", "I L", "three-per-group"): (
+            "dk and dv sum over every g-th head instead of over neighbours.",
+            GROUPED_KERNEL.wrong(pack=_dealt_out),
+            {"modelled_on": "XunhaoLai/native-sparse-attention-triton #27"},
+        ),
+        ("unreduced", "B", "typical"): (
+            "dk and dv keep an entry per query head.",
+            GROUPED_KERNEL.wrong(pack=_unreduced),
+            {"modelled_on": "marin-community/levanter #449"},
+        ),
+        ("other-corner", "I P", "one-query"): (
+            "Backward aligns the mask with the other corner than forward.",
+            GROUPED_KERNEL.wrong(seen=_grouped_other_corner),
+            {"modelled_on": "xlite-dev/ffpa-attn #300"},
+        ),
+        ("unsafe-rows", "N", "more-queries"): (
+            "A row that sees no slot is 0/0.",
+            GROUPED_KERNEL.wrong(weights=_unsafe),
+            {"modelled_on": "Dao-AILab/flash-attention #443", "dialects": ("bottom-right",)},
+        ),
+        ("always-causal", "P I", "not-causal"): (
+            "Backward masks where forward does not.",
+            mutate.attribute(grouped_query_attention.vjp, causal=True),
+        ),
+        ("k-unscaled", "F", "typical"): (
+            "dk lacks the factor 1/sqrt(d).",
+            GROUPED_KERNEL.wrong(products=_k_unscaled),
+        ),
+        ("no-delta", "T", "multi-query"): (
+            "The softmax's sum of p dp is missing.",
+            GROUPED_KERNEL.wrong(delta=_no_delta),
+        ),
+    },
 )
 
 # ── sliding_window_attention ─────────────────────────────────────────────────────────────────
@@ -1388,103 +1015,59 @@ def _left_edge(by: int) -> Vjp:
     )
 
 
-WINDOW = (
-    Mutant(
-        op="sliding_window_attention",
-        name="no-window",
-        label="P",
-        also=("I",),
-        killer="typical",
-        says="Backward sees all slots, near or far, before or after.",
-        modelled_on="meta-pytorch/MSLK #263",
-        vjp=WINDOW_KERNEL.wrong(seen=_all_seen),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="only-causal",
-        label="P",
-        also=("I",),
-        killer="one-longer",
-        says="Backward is causal, but knows no window.",
-        vjp=WINDOW_KERNEL.wrong(seen=_bottom_right),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="one-more",
-        label="I",
-        also=("P",),
-        killer="one-longer",
-        says="The window reaches one slot further back.",
-        vjp=_left_edge(1),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="one-less",
-        label="I",
-        also=("P",),
-        killer="as-long-as-the-window",
-        says="The window misses its furthest slot.",
-        vjp=WINDOW_KERNEL.wrong(
-            seen=lambda t, s, attrs: _band(t, s, max(attrs["left"] - 1, 0), attrs["right"])
+MUTANTS += mutant_table(
+    "sliding_window_attention",
+    {
+        ("no-window", "P I", "typical"): (
+            "Backward sees all slots, near or far, before or after.",
+            WINDOW_KERNEL.wrong(seen=_all_seen),
+            {"modelled_on": "meta-pytorch/MSLK #263"},
         ),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="sides-exchanged",
-        label="I",
-        also=("P",),
-        killer="wide",
-        says="Slots before and after are exchanged.",
-        vjp=WINDOW_KERNEL.wrong(
-            seen=lambda t, s, attrs: _band(t, s, attrs["right"], attrs["left"])
+        ("only-causal", "P I", "one-longer"): (
+            "Backward is causal, but knows no window.",
+            WINDOW_KERNEL.wrong(seen=_bottom_right),
         ),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="default-window",
-        label="P",
-        also=("I",),
-        killer="wide",
-        says="Backward keeps the default window.",
-        vjp=mutate.attribute(sliding_window_attention.vjp, left=2, right=0),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="from-the-first-slot",
-        label="I",
-        killer="cached",
-        says="Positions are counted from the first slot, whatever is cached.",
-        vjp=WINDOW_KERNEL.wrong(
-            seen=lambda t, s, attrs: _band(t, s, attrs["left"], attrs["right"], own=0)
+        ("one-more", "I P", "one-longer"): (
+            "The window reaches one slot further back.",
+            _left_edge(1),
         ),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="zero-is-none",
-        label="P",
-        also=("I",),
-        killer="only-itself",
-        says="A window of 0 is taken for no window.",
-        vjp=WINDOW_KERNEL.wrong(
-            seen=lambda t, s, attrs: _band(t, s, attrs["left"] or None, attrs["right"])
+        ("one-less", "I P", "as-long-as-the-window"): (
+            "The window misses its furthest slot.",
+            WINDOW_KERNEL.wrong(
+                seen=lambda t, s, attrs: _band(t, s, max(attrs["left"] - 1, 0), attrs["right"])
+            ),
         ),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="unsafe-rows",
-        label="N",
-        killer="more-queries",
-        says="A row that sees no slot is 0/0.",
-        vjp=WINDOW_KERNEL.wrong(weights=_unsafe),
-    ),
-    Mutant(
-        op="sliding_window_attention",
-        name="last-query-dropped",
-        label="I",
-        killer="typical",
-        says="The last query, whose window is cut off, does not reach k and v.",
-        vjp=WINDOW_KERNEL.wrong(products=_last_query_dropped),
-    ),
+        ("sides-exchanged", "I P", "wide"): (
+            "Slots before and after are exchanged.",
+            WINDOW_KERNEL.wrong(
+                seen=lambda t, s, attrs: _band(t, s, attrs["right"], attrs["left"])
+            ),
+        ),
+        ("default-window", "P I", "wide"): (
+            "Backward keeps the default window.",
+            mutate.attribute(sliding_window_attention.vjp, left=2, right=0),
+        ),
+        ("from-the-first-slot", "I", "cached"): (
+            "Positions are counted from the first slot, whatever is cached.",
+            WINDOW_KERNEL.wrong(
+                seen=lambda t, s, attrs: _band(t, s, attrs["left"], attrs["right"], own=0)
+            ),
+        ),
+        ("zero-is-none", "P I", "only-itself"): (
+            "A window of 0 is taken for no window.",
+            WINDOW_KERNEL.wrong(
+                seen=lambda t, s, attrs: _band(t, s, attrs["left"] or None, attrs["right"])
+            ),
+        ),
+        ("unsafe-rows", "N", "more-queries"): (
+            "A row that sees no slot is 0/0.",
+            WINDOW_KERNEL.wrong(weights=_unsafe),
+        ),
+        ("last-query-dropped", "I", "typical"): (
+            "The last query, whose window is cut off, does not reach k and v.",
+            WINDOW_KERNEL.wrong(products=_last_query_dropped),
+        ),
+    },
 )
 
 # ── sink_attention ───────────────────────────────────────────────────────────────────────────
@@ -1512,7 +1095,7 @@ def _sink_pulled(xp, ct, q, k, v, p, dp, dsink):
 
 
 def _sink_gradient(change: Callable[..., Any]) -> Vjp:
-    """The right backward, but for the sink's gradient: `change(xp, rest, mean)`.
+    """The right backward except for the sink's gradient: `change(xp, rest, mean)`.
 
     `rest` are the sink's weights [h, t, 1], `mean` the sums of p dp.
     """
@@ -1553,100 +1136,60 @@ def sink_attention_delta_shared_vjp(xp, ct, q, k, v, sink=None):
     return gradients if sink is None else (*gradients, -_per_head(xp, rest * mean))
 
 
-SINK = (
-    Mutant(
-        op="sink_attention",
-        name="without-sink",
-        label="V",
-        also=("G",),
-        killer="typical",
-        says="Weights are recomputed without the sink, which gets no gradient.",
-        modelled_on="NVIDIA/cudnn-frontend #421",
-        vjp=sink_attention_without_vjp,
-    ),
-    Mutant(
-        op="sink_attention",
-        name="no-sink-gradient",
-        label="G",
-        killer="typical",
-        says="The kernel that sums the sink's gradient is not launched: it stays 0.",
-        modelled_on="NVIDIA/cudnn-frontend #421",
-        vjp=_sink_gradient(lambda xp, rest, mean: 0 * _per_head(xp, rest)),
-        dialects=("learned",),
-    ),
-    Mutant(
-        op="sink_attention",
-        name="sink-negated",
-        label="S",
-        killer="typical",
-        says="The sink's gradient has the other sign.",
-        vjp=_sink_gradient(lambda xp, rest, mean: _per_head(xp, rest * mean)),
-        dialects=("learned",),
-    ),
-    Mutant(
-        op="sink_attention",
-        name="sink-mean",
-        label="R",
-        killer="one-head",
-        says="The sink's gradient is averaged over queries.",
-        vjp=_sink_gradient(
-            lambda xp, rest, mean: -_per_head(xp, rest * mean) / max(rest.shape[-2], 1)
+MUTANTS += mutant_table(
+    "sink_attention",
+    {
+        ("without-sink", "V G", "typical"): (
+            "Weights are recomputed without the sink, which gets no gradient.",
+            sink_attention_without_vjp,
+            {"modelled_on": "NVIDIA/cudnn-frontend #421"},
         ),
-        dialects=("learned",),
-    ),
-    Mutant(
-        op="sink_attention",
-        name="sink-unweighted",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="The sink's gradient lacks the sink's weight.",
-        vjp=_sink_gradient(lambda xp, rest, mean: -_per_head(xp, mean)),
-        dialects=("learned",),
-    ),
-    Mutant(
-        op="sink_attention",
-        name="sink-of-last-query",
-        label="A",
-        also=("B",),
-        killer="square",
-        says="The sink's gradient is overwritten by each query.",
-        vjp=_sink_gradient(lambda xp, rest, mean: -_per_head(xp, (rest * mean)[..., -1:, :])),
-        dialects=("learned",),
-    ),
-    Mutant(
-        op="sink_attention",
-        name="sink-of-first-entry",
-        label="B",
-        also=("A", "I"),
-        killer="batched",
-        says="The sink's gradient is that of the first batch entry.",
-        vjp=_sink_gradient(
-            lambda xp, rest, mean: (
-                -_per_head(xp, (rest * mean)[0] if rest.ndim == 4 else rest * mean)
-            )
+        ("no-sink-gradient", "G", "typical"): (
+            "The kernel that sums the sink's gradient is not launched: it stays 0.",
+            _sink_gradient(lambda xp, rest, mean: 0 * _per_head(xp, rest)),
+            {"modelled_on": "NVIDIA/cudnn-frontend #421", "dialects": ("learned",)},
         ),
-        dialects=("learned",),
-    ),
-    Mutant(
-        op="sink_attention",
-        name="own-maximum",
-        label="O",
-        also=("N",),
-        killer="overflowing",
-        says="The maximum is taken over slots only, and the sink's exponential overflows.",
-        vjp=sink_attention_own_maximum_vjp,
-        dialects=("learned",),
-    ),
-    Mutant(
-        op="sink_attention",
-        name="delta-without-sink",
-        label="T",
-        also=("F",),
-        killer="typical",
-        says="The sum of p dp is normalised over slots, as without a sink.",
-        vjp=sink_attention_delta_shared_vjp,
-    ),
+        ("sink-negated", "S", "typical"): (
+            "The sink's gradient has the other sign.",
+            _sink_gradient(lambda xp, rest, mean: _per_head(xp, rest * mean)),
+            {"dialects": ("learned",)},
+        ),
+        ("sink-mean", "R", "one-head"): (
+            "The sink's gradient is averaged over queries.",
+            _sink_gradient(
+                lambda xp, rest, mean: -_per_head(xp, rest * mean) / max(rest.shape[-2], 1)
+            ),
+            {"dialects": ("learned",)},
+        ),
+        ("sink-unweighted", "F D", "typical"): (
+            "The sink's gradient lacks the sink's weight.",
+            _sink_gradient(lambda xp, rest, mean: -_per_head(xp, mean)),
+            {"dialects": ("learned",)},
+        ),
+        ("sink-of-last-query", "A B", "square"): (
+            "The sink's gradient is overwritten by each query.",
+            _sink_gradient(lambda xp, rest, mean: -_per_head(xp, (rest * mean)[..., -1:, :])),
+            {"dialects": ("learned",)},
+        ),
+        ("sink-of-first-entry", "B A I", "batched"): (
+            "The sink's gradient is that of the first batch entry.",
+            _sink_gradient(
+                lambda xp, rest, mean: (
+                    -_per_head(xp, (rest * mean)[0] if rest.ndim == 4 else rest * mean)
+                )
+            ),
+            {"dialects": ("learned",)},
+        ),
+        ("own-maximum", "O N", "overflowing"): (
+            "The maximum is taken over slots only, and the sink's exponential overflows.",
+            sink_attention_own_maximum_vjp,
+            {"dialects": ("learned",)},
+        ),
+        ("delta-without-sink", "T F", "typical"): (
+            "The sum of p dp is normalised over slots, as without a sink.",
+            sink_attention_delta_shared_vjp,
+        ),
+    },
 )
 
 # ── softcapped_attention ─────────────────────────────────────────────────────────────────────
@@ -1677,96 +1220,44 @@ def _capped(
     return body
 
 
-SOFTCAPPED = (
-    Mutant(
-        op="softcapped_attention",
-        name="no-slope",
-        label="D",
-        also=("F",),
-        killer="cap-2",
-        says="The slope of the cap is missing.",
-        vjp=_capped(slope=lambda xp, s, tanh, cap: 1),
-    ),
-    Mutant(
-        op="softcapped_attention",
-        name="slope-of-capped",
-        label="V",
-        also=("D",),
-        killer="cap-2",
-        says="The slope is 1 - x^2 for the capped score x, cap included.",
-        vjp=_capped(slope=lambda xp, s, tanh, cap: 1 - (cap * tanh) ** 2),
-    ),
-    Mutant(
-        op="softcapped_attention",
-        name="slope-undivided",
-        label="D",
-        also=("V",),
-        killer="typical",
-        says="The slope is taken at the score, not at the score over the cap.",
-        vjp=_capped(slope=lambda xp, s, tanh, cap: 1 - xp.tanh(s) ** 2),
-    ),
-    Mutant(
-        op="softcapped_attention",
-        name="uncapped-weights",
-        label="V",
-        killer="cap-1",
-        says="Weights are recomputed without the cap.",
-        vjp=_capped(capped=lambda xp, s, tanh, cap: s),
-    ),
-    Mutant(
-        op="softcapped_attention",
-        name="divided-by-cap",
-        label="F",
-        killer="cap-2",
-        says="The scores' gradient is divided by the cap once more.",
-        vjp=_capped(slope=lambda xp, s, tanh, cap: (1 - tanh * tanh) / cap),
-    ),
-    Mutant(
-        op="softcapped_attention",
-        name="default-cap",
-        label="P",
-        killer="cap-1",
-        says="Backward keeps the cap of 50.",
-        vjp=mutate.attribute(softcapped_attention.vjp, cap=50.0),
-    ),
-    Mutant(
-        op="softcapped_attention",
-        name="masked-before-cap",
-        label="I",
-        killer="cap-1",
-        says="Backward masks before the cap, so that hidden slots have the score -cap.",
-        vjp=_capped(hidden="before"),
-    ),
-    Mutant(
-        op="softcapped_attention",
-        name="always-causal",
-        label="P",
-        also=("I",),
-        killer="not-causal",
-        says="Backward masks where forward does not.",
-        vjp=mutate.attribute(softcapped_attention.vjp, causal=True),
-    ),
-    Mutant(
-        op="softcapped_attention",
-        name="k-unscaled",
-        label="F",
-        killer="typical",
-        says="dk lacks the factor 1/sqrt(d).",
-        vjp=_capped(products=_k_unscaled),
-    ),
-)
-
-MUTANTS: tuple[Mutant, ...] = (
-    *SOFTMAX,
-    *MASKED_SOFTMAX,
-    *MASKED_ATTENTION,
-    *MIX,
-    *ATTENTION,
-    *PACKED,
-    *FLASH,
-    *FLASH_FF,
-    *GROUPED,
-    *WINDOW,
-    *SINK,
-    *SOFTCAPPED,
+MUTANTS += mutant_table(
+    "softcapped_attention",
+    {
+        ("no-slope", "D F", "cap-2"): (
+            "The slope of the cap is missing.",
+            _capped(slope=lambda xp, s, tanh, cap: 1),
+        ),
+        ("slope-of-capped", "V D", "cap-2"): (
+            "The slope is 1 - x^2 for the capped score x, cap included.",
+            _capped(slope=lambda xp, s, tanh, cap: 1 - (cap * tanh) ** 2),
+        ),
+        ("slope-undivided", "D V", "typical"): (
+            "The slope is taken at the score, not at the score over the cap.",
+            _capped(slope=lambda xp, s, tanh, cap: 1 - xp.tanh(s) ** 2),
+        ),
+        ("uncapped-weights", "V", "cap-1"): (
+            "Weights are recomputed without the cap.",
+            _capped(capped=lambda xp, s, tanh, cap: s),
+        ),
+        ("divided-by-cap", "F", "cap-2"): (
+            "The scores' gradient is divided by the cap once more.",
+            _capped(slope=lambda xp, s, tanh, cap: (1 - tanh * tanh) / cap),
+        ),
+        ("default-cap", "P", "cap-1"): (
+            "Backward keeps the cap of 50.",
+            mutate.attribute(softcapped_attention.vjp, cap=50.0),
+        ),
+        ("masked-before-cap", "I", "cap-1"): (
+            "Backward masks before the cap, so that hidden slots have the score -cap.",
+            _capped(hidden="before"),
+        ),
+        ("always-causal", "P I", "not-causal"): (
+            "Backward masks where forward does not.",
+            mutate.attribute(softcapped_attention.vjp, causal=True),
+        ),
+        ("k-unscaled", "F", "typical"): (
+            "dk lacks the factor 1/sqrt(d).",
+            _capped(products=_k_unscaled),
+        ),
+    },
 )

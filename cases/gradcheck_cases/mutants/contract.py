@@ -1,7 +1,7 @@
 """One right rms_norm backward, and copies whose formula is right and whose behaviour is not.
 
-Each differs from `Right` in one habit of real code: what it keeps, where it writes, what it assumes
-of memory, sizes, attributes. `source` is the class of the defect in the catalogue of mutations.
+Each differs from `Right` in one habit of real code: what it keeps, where it writes, its assumptions
+about memory, sizes, attributes. `source` is the class of the defect in the catalogue of mutations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradcheck.power.contract import ContractMutant
 OP, DIALECT = "rms_norm", "weight"
 BLOCK = 8
 """Elements of a vector register, in the mutants that work in blocks."""
-FEW = 64
+GRID_ROWS = 64
 """Rows of a grid, in the mutant that has a fixed one."""
 
 
@@ -85,7 +85,7 @@ class _Normalises(Right):
 
 
 class _Race(Right):
-    """The order of the rows in the sum, as of threads: now and then another."""
+    """The rows are summed in another order now and then, as by threads."""
 
     def __init__(self):
         self.calls = 0
@@ -352,7 +352,7 @@ class _Unreduced(Right):
 
 
 class _NoTail(Right):
-    """What the last whole block leaves over is dropped, once there is one."""
+    """The remainder behind the last whole block is dropped."""
 
     def both(self, ct, x, w, eps):
         dx, dw = super().both(ct, x, w, eps)
@@ -378,7 +378,7 @@ class _NoRows(Right):
 class _FewRows(Right):
     def both(self, ct, x, w, eps):
         dx, _ = super().both(ct, x, w, eps)
-        return dx, dw_of(ct[:FEW], x[:FEW], rstd_of(x[:FEW], eps))
+        return dx, dw_of(ct[:GRID_ROWS], x[:GRID_ROWS], rstd_of(x[:GRID_ROWS], eps))
 
 
 def _mutant(make: Any, name: str, source: str, says: str) -> ContractMutant:

@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.convolution import (
     Pair,
     avg_pool_2d,
@@ -26,16 +26,15 @@ from gradcheck_cases.convolution import (
     upscale,
 )
 
+MUTANTS: tuple[Mutant, ...] = ()
+
 PADDLE = "PaddlePaddle pull request 21225"
 CANDLE = "huggingface/candle pull request 2337"
-FLAGGEMS = "FlagGems pull request 1576"
 LBANN = "LBANN pull request 1022"
-THEANO = "Theano issue 5248"
-FLUX = "Flux.jl issue 1197"
-MNI = "mni-ml/framework pull request 22"
 COURSE = "deep-learning-coursera pull request 34"
 
 Geometry = tuple[Pair, Pair, Pair, Pair]
+
 
 # ── windows at other places ──────────────────────────────────────────────────────────────────
 
@@ -97,11 +96,6 @@ def padding_kept(geometry: Geometry) -> Geometry:
     return kernel, stride, (0, 0), dilation
 
 
-def padding_exchanged(geometry: Geometry) -> Geometry:
-    kernel, stride, padding, dilation = geometry
-    return kernel, stride, padding[::-1], dilation
-
-
 def dilation_ignored(geometry: Geometry) -> Geometry:
     kernel, stride, padding, _ = geometry
     return kernel, stride, padding, (1, 1)
@@ -145,7 +139,7 @@ def shifted(xp: Any, dx: Any, by: int) -> Any:
     return xp.pad(dx, -1, by, 0)[..., :size]
 
 
-# ── conv_1d_1s, conv_1d_2s ───────────────────────────────────────────────────────────────────
+# ── conv_1d_1s ───────────────────────────────────────────────────────────────────────────────
 
 
 def _header_padding(xp: Any, dx: Any, x: Any, w: Any) -> Any:
@@ -158,67 +152,44 @@ def _middle_only(xp: Any, w: Any) -> Any:
 
 def _line_mutants(spec: OpSpec) -> tuple[Mutant, ...]:
     op, vjp = spec.name, spec.vjp
-    return (
-        Mutant(
-            op=op,
-            name="kernel-mirrored",
-            label="L",
-            killer="typical",
-            says="dx convolves with the mirrored kernel.",
-            vjp=weights_read_as(vjp, flipped),
-        ),
-        Mutant(
-            op=op,
-            name="channels-exchanged",
-            label="L",
-            killer="square",
-            says="dx reads the weights [o, c, l] as [c, o, l].",
-            vjp=weights_read_as(vjp, exchanged),
-        ),
-        Mutant(
-            op=op,
-            name="middle-only",
-            label="T",
-            killer="typical",
-            says="dx takes the kernel's middle element only.",
-            vjp=weights_read_as(vjp, _middle_only),
-        ),
-        Mutant(
-            op=op,
-            name="padding-1",
-            label="I",
-            also=("P",),
-            killer="kernel-5",
-            says="dx assumes a padding of 1, whatever the kernel.",
-            vjp=mutate.output(vjp, 0, _header_padding),
-        ),
-        Mutant(
-            op=op,
-            name="last-window-unread",
-            label="I",
-            killer="even-length",
-            says="The loop over outputs stops one window early.",
-            vjp=mutate.cotangent(vjp, mutate.cut(-1)),
-        ),
-        Mutant(
-            op=op,
-            name="dw-of-last-line",
-            label="A",
-            also=("B",),
-            killer="batched",
-            says="dw is overwritten by each line of the batch.",
-            vjp=mutate.of_last(spec, 1),
-        ),
-        Mutant(
-            op=op,
-            name="dw-kept",
-            label="A",
-            killer="typical",
-            says="dw is added to a buffer that is never cleared.",
-            modelled_on=LBANN,
-            make=mutate.accumulated(vjp, 1),
-        ),
+    return mutant_table(
+        op,
+        {
+            ("kernel-mirrored", "L", "typical"): (
+                "dx convolves with the mirrored kernel.",
+                weights_read_as(vjp, flipped),
+            ),
+            ("channels-exchanged", "L", "square"): (
+                "dx reads the weights [o, c, l] as [c, o, l].",
+                weights_read_as(vjp, exchanged),
+            ),
+            ("middle-only", "T", "typical"): (
+                "dx takes the kernel's middle element only.",
+                weights_read_as(vjp, _middle_only),
+            ),
+            ("padding-1", "I P", "kernel-5"): (
+                "dx assumes a padding of 1, whatever the kernel.",
+                mutate.output(vjp, 0, _header_padding),
+            ),
+            ("last-window-unread", "I", "even-length"): (
+                "The loop over outputs stops one window early.",
+                mutate.cotangent(vjp, mutate.cut(-1)),
+            ),
+            ("dw-of-last-line", "A B", "batched"): (
+                "dw is overwritten by each line of the batch.",
+                mutate.of_last(spec, 1),
+            ),
+            ("dw-kept", "A", "typical"): (
+                "dw is added to a buffer that is never cleared.",
+                {"modelled_on": LBANN, "make": mutate.accumulated(vjp, 1)},
+            ),
+        },
     )
+
+
+MUTANTS += _line_mutants(conv_1d_1s)
+
+# ── conv_1d_2s ───────────────────────────────────────────────────────────────────────────────
 
 
 def conv_1d_2s_as_1s_vjp(xp, ct, x, w):
@@ -232,27 +203,20 @@ def conv_1d_2s_late_vjp(xp, ct, x, w):
     return shifted(xp, dx, 1), dw
 
 
-CONV_1D = (
-    *_line_mutants(conv_1d_1s),
-    *_line_mutants(conv_1d_2s),
-    Mutant(
-        op="conv_1d_2s",
-        name="stride-1",
-        label="I",
-        also=("P",),
-        killer="typical",
-        says="dx lays the windows side by side: the backward of conv_1d_1s.",
-        modelled_on=COURSE,
-        vjp=conv_1d_2s_as_1s_vjp,
-    ),
-    Mutant(
-        op="conv_1d_2s",
-        name="one-late",
-        label="I",
-        killer="even-length",
-        says="Window q starts at 2q + 1 in dx.",
-        vjp=conv_1d_2s_late_vjp,
-    ),
+MUTANTS += _line_mutants(conv_1d_2s)
+MUTANTS += mutant_table(
+    "conv_1d_2s",
+    {
+        ("stride-1", "I P", "typical"): (
+            "dx lays the windows side by side: the backward of conv_1d_1s.",
+            conv_1d_2s_as_1s_vjp,
+            {"modelled_on": COURSE},
+        ),
+        ("one-late", "I", "even-length"): (
+            "Window q starts at 2q + 1 in dx.",
+            conv_1d_2s_late_vjp,
+        ),
+    },
 )
 
 # ── conv_2d ──────────────────────────────────────────────────────────────────────────────────
@@ -326,167 +290,98 @@ def _over_positions(xp: Any, x: Any, w: Any, b: Any, **attrs: Any) -> Any:
     return 1 / max(y.shape[-1] * y.shape[-2], 1)
 
 
-CONV_2D = (
-    Mutant(
-        op="conv_2d",
-        name="kernel-flipped",
-        label="L",
-        killer="typical",
-        says="dx convolves with the kernel turned by half a turn: forward's correlation again.",
-        vjp=weights_read_as(conv_2d.vjp, flipped),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="kernel-transposed",
-        label="L",
-        killer="square",
-        says="dx reads the kernel [k, l] as [l, k].",
-        vjp=weights_read_as(
-            conv_2d.vjp,
-            lambda xp, w: xp.reshape(
-                xp.swapaxes(xp.reshape(w, (*w.shape[:-2], w.shape[-1], w.shape[-2])), -1, -2),
-                w.shape,
+FLAGGEMS = "FlagGems pull request 1576"
+
+
+def padding_exchanged(geometry: Geometry) -> Geometry:
+    kernel, stride, padding, dilation = geometry
+    return kernel, stride, padding[::-1], dilation
+
+
+MUTANTS += mutant_table(
+    "conv_2d",
+    {
+        ("kernel-flipped", "L", "typical"): (
+            "dx convolves with the kernel turned by half a turn: forward's correlation again.",
+            weights_read_as(conv_2d.vjp, flipped),
+        ),
+        ("kernel-transposed", "L", "square"): (
+            "dx reads the kernel [k, l] as [l, k].",
+            weights_read_as(
+                conv_2d.vjp,
+                lambda xp, w: xp.reshape(
+                    xp.swapaxes(xp.reshape(w, (*w.shape[:-2], w.shape[-1], w.shape[-2])), -1, -2),
+                    w.shape,
+                ),
             ),
         ),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="windows-overwrite",
-        label="A",
-        killer="typical",
-        says="Overlapping windows overwrite each other in dx.",
-        vjp=conv_2d_dx(same, overwrite=True),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="stride-ignored",
-        label="P",
-        also=("I",),
-        killer="stride",
-        says="dx lays the windows side by side, whatever the stride.",
-        modelled_on=COURSE,
-        vjp=conv_2d_dx(stride_ignored),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="first-stride",
-        label="I",
-        also=("P",),
-        killer="stride",
-        says="The stride of the rows is used for the columns too.",
-        modelled_on=PADDLE,
-        vjp=conv_2d_dx(first_stride),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="stride-for-dilation",
-        label="I",
-        also=("P",),
-        killer="everything",
-        says="Stride and dilation are exchanged in dw.",
-        modelled_on=CANDLE,
-        vjp=conv_2d_dw(stride_for_dilation),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="dilation-ignored",
-        label="P",
-        also=("I",),
-        killer="dilation",
-        says="dw reads windows without gaps, whatever the dilation.",
-        vjp=conv_2d_dw(dilation_ignored),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="first-dilation",
-        label="I",
-        also=("P",),
-        killer="dilation",
-        says="The dilation of the rows is used for the columns too.",
-        vjp=conv_2d_dx(first_dilation),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="padding-kept",
-        label="I",
-        also=("P",),
-        killer="padding",
-        says="dx begins with its padding, which should have been cut off.",
-        vjp=conv_2d_dx(padding_kept),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="padding-exchanged",
-        label="I",
-        also=("P",),
-        killer="padding",
-        says="dw pads rows by the columns' padding and columns by the rows'.",
-        vjp=conv_2d_dw(padding_exchanged),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="tail-in-front",
-        label="W",
-        also=("I",),
-        killer="stride",
-        says="Rows and columns that no window reads are taken to be the first, not the last.",
-        modelled_on=FLAGGEMS,
-        vjp=conv_2d_tail_vjp,
-    ),
-    Mutant(
-        op="conv_2d",
-        name="first-group",
-        label="I",
-        also=("V",),
-        killer="groups",
-        says="Every group's dw reads the first group's channels.",
-        vjp=conv_2d_first_group_vjp,
-    ),
-    Mutant(
-        op="conv_2d",
-        name="groups-interleaved",
-        label="L",
-        also=("I",),
-        killer="groups",
-        says="dx takes the groups' channels to be interleaved.",
-        vjp=conv_2d_interleaved_vjp,
-    ),
-    Mutant(
-        op="conv_2d",
-        name="db-averaged",
-        label="R",
-        killer="typical",
-        dialects=("bias",),
-        says="db is the mean over positions in place of the sum.",
-        vjp=mutate.scaled(conv_2d.vjp, 2, _over_positions),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="db-of-last-image",
-        label="A",
-        also=("B",),
-        killer="batched",
-        dialects=("bias",),
-        says="db is overwritten by each image of the batch.",
-        vjp=mutate.of_last(conv_2d, 2),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="dw-kept",
-        label="A",
-        killer="typical",
-        says="dw is added to a buffer that is never cleared.",
-        modelled_on=LBANN,
-        make=mutate.accumulated(conv_2d.vjp, 1),
-    ),
-    Mutant(
-        op="conv_2d",
-        name="first-position",
-        label="U",
-        killer="typical",
-        says="The cotangent of the first position is used for all.",
-        vjp=mutate.cotangent(conv_2d.vjp, mutate.first_for_all(-2, -1)),
-    ),
+        ("windows-overwrite", "A", "typical"): (
+            "Overlapping windows overwrite each other in dx.",
+            conv_2d_dx(same, overwrite=True),
+        ),
+        ("stride-ignored", "P I", "stride"): (
+            "dx lays the windows side by side, whatever the stride.",
+            conv_2d_dx(stride_ignored),
+            {"modelled_on": COURSE},
+        ),
+        ("first-stride", "I P", "stride"): (
+            "The stride of the rows is used for the columns too.",
+            conv_2d_dx(first_stride),
+            {"modelled_on": PADDLE},
+        ),
+        ("stride-for-dilation", "I P", "everything"): (
+            "Stride and dilation are exchanged in dw.",
+            conv_2d_dw(stride_for_dilation),
+            {"modelled_on": CANDLE},
+        ),
+        ("dilation-ignored", "P I", "dilation"): (
+            "dw reads windows without gaps, whatever the dilation.",
+            conv_2d_dw(dilation_ignored),
+        ),
+        ("first-dilation", "I P", "dilation"): (
+            "The dilation of the rows is used for the columns too.",
+            conv_2d_dx(first_dilation),
+        ),
+        ("padding-kept", "I P", "padding"): (
+            "dx begins with its padding, which should have been cut off.",
+            conv_2d_dx(padding_kept),
+        ),
+        ("padding-exchanged", "I P", "padding"): (
+            "dw pads rows by the columns' padding and columns by the rows'.",
+            conv_2d_dw(padding_exchanged),
+        ),
+        ("tail-in-front", "W I", "stride"): (
+            "Rows and columns that no window reads are taken to be the first, not the last.",
+            conv_2d_tail_vjp,
+            {"modelled_on": FLAGGEMS},
+        ),
+        ("first-group", "I V", "groups"): (
+            "Every group's dw reads the first group's channels.",
+            conv_2d_first_group_vjp,
+        ),
+        ("groups-interleaved", "L I", "groups"): (
+            "dx takes the groups' channels to be interleaved.",
+            conv_2d_interleaved_vjp,
+        ),
+        ("db-averaged", "R", "typical"): (
+            "db is the mean over positions in place of the sum.",
+            mutate.scaled(conv_2d.vjp, 2, _over_positions),
+            {"dialects": ("bias",)},
+        ),
+        ("db-of-last-image", "A B", "batched"): (
+            "db is overwritten by each image of the batch.",
+            mutate.of_last(conv_2d, 2),
+            {"dialects": ("bias",)},
+        ),
+        ("dw-kept", "A", "typical"): (
+            "dw is added to a buffer that is never cleared.",
+            {"modelled_on": LBANN, "make": mutate.accumulated(conv_2d.vjp, 1)},
+        ),
+        ("first-position", "U", "typical"): (
+            "The cotangent of the first position is used for all.",
+            mutate.cotangent(conv_2d.vjp, mutate.first_for_all(-2, -1)),
+        ),
+    },
 )
 
 # ── depthwise_conv_2d ────────────────────────────────────────────────────────────────────────
@@ -509,79 +404,45 @@ def _over_channels(xp: Any, dw: Any, *primals: Any, **attrs: Any) -> Any:
     return xp.broadcast_to(xp.sum(dw, axis=0, keepdims=True), dw.shape) + 0
 
 
-DEPTHWISE = (
-    Mutant(
-        op="depthwise_conv_2d",
-        name="kernel-flipped",
-        label="L",
-        killer="typical",
-        says="dx convolves with the kernel turned by half a turn.",
-        vjp=weights_read_as(depthwise_conv_2d.vjp, lambda xp, w: xp.flip(xp.flip(w, -1), -2)),
-    ),
-    Mutant(
-        op="depthwise_conv_2d",
-        name="first-channel",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="Every channel's dx reads the first channel's kernel.",
-        vjp=weights_read_as(depthwise_conv_2d.vjp, mutate.first_for_all(0)),
-    ),
-    Mutant(
-        op="depthwise_conv_2d",
-        name="channels-summed",
-        label="B",
-        killer="square",
-        says="dw is summed over the channels, as if they shared a kernel.",
-        vjp=mutate.output(depthwise_conv_2d.vjp, 1, _over_channels),
-    ),
-    Mutant(
-        op="depthwise_conv_2d",
-        name="stride-ignored",
-        label="P",
-        also=("I",),
-        killer="stride",
-        says="dx lays the windows side by side, whatever the stride.",
-        vjp=depthwise_dx(stride_ignored),
-    ),
-    Mutant(
-        op="depthwise_conv_2d",
-        name="first-dilation",
-        label="I",
-        also=("P",),
-        killer="dilation",
-        says="The dilation of the rows is used for the columns too.",
-        vjp=depthwise_dx(first_dilation),
-    ),
-    Mutant(
-        op="depthwise_conv_2d",
-        name="padding-kept",
-        label="I",
-        also=("P",),
-        killer="padding",
-        says="dx begins with its padding, which should have been cut off.",
-        vjp=depthwise_dx(padding_kept),
-    ),
-    Mutant(
-        op="depthwise_conv_2d",
-        name="windows-overwrite",
-        label="A",
-        killer="typical",
-        says="Overlapping windows overwrite each other in dx.",
-        vjp=depthwise_dx(same, overwrite=True),
-    ),
-    Mutant(
-        op="depthwise_conv_2d",
-        name="dw-of-last-image",
-        label="A",
-        also=("B",),
-        killer="batched",
-        says="dw is overwritten by each image of the batch.",
-        vjp=mutate.of_last(depthwise_conv_2d, 1),
-    ),
+MUTANTS += mutant_table(
+    "depthwise_conv_2d",
+    {
+        ("kernel-flipped", "L", "typical"): (
+            "dx convolves with the kernel turned by half a turn.",
+            weights_read_as(depthwise_conv_2d.vjp, lambda xp, w: xp.flip(xp.flip(w, -1), -2)),
+        ),
+        ("first-channel", "I V", "typical"): (
+            "Every channel's dx reads the first channel's kernel.",
+            weights_read_as(depthwise_conv_2d.vjp, mutate.first_for_all(0)),
+        ),
+        ("channels-summed", "B", "square"): (
+            "dw is summed over the channels, as if they shared a kernel.",
+            mutate.output(depthwise_conv_2d.vjp, 1, _over_channels),
+        ),
+        ("stride-ignored", "P I", "stride"): (
+            "dx lays the windows side by side, whatever the stride.",
+            depthwise_dx(stride_ignored),
+        ),
+        ("first-dilation", "I P", "dilation"): (
+            "The dilation of the rows is used for the columns too.",
+            depthwise_dx(first_dilation),
+        ),
+        ("padding-kept", "I P", "padding"): (
+            "dx begins with its padding, which should have been cut off.",
+            depthwise_dx(padding_kept),
+        ),
+        ("windows-overwrite", "A", "typical"): (
+            "Overlapping windows overwrite each other in dx.",
+            depthwise_dx(same, overwrite=True),
+        ),
+        ("dw-of-last-image", "A B", "batched"): (
+            "dw is overwritten by each image of the batch.",
+            mutate.of_last(depthwise_conv_2d, 1),
+        ),
+    },
 )
 
-# ── conv_transpose_2d, conv_transpose_1d ─────────────────────────────────────────────────────
+# ── conv_transpose_2d ────────────────────────────────────────────────────────────────────────
 
 
 def transpose_2d(dx: Change = same, dw: Change = same) -> Vjp:
@@ -609,6 +470,49 @@ def transpose_2d_extra_in_front_vjp(
     return conv_transpose_2d.vjp(xp, moved, x, w, **attrs)
 
 
+MUTANTS += mutant_table(
+    "conv_transpose_2d",
+    {
+        ("stride-for-dilation", "I P", "stride"): (
+            "Stride and dilation are exchanged in dw.",
+            transpose_2d(dw=stride_for_dilation),
+            {"modelled_on": CANDLE},
+        ),
+        ("kernel-flipped", "L", "typical"): (
+            "dx correlates with the kernel turned by half a turn.",
+            weights_read_as(conv_transpose_2d.vjp, flipped),
+        ),
+        ("channels-exchanged", "L", "square"): (
+            "dx reads the weights [c, o, k, l] as [o, c, k, l], the layout of conv_2d.",
+            weights_read_as(conv_transpose_2d.vjp, exchanged),
+        ),
+        ("padding-forgotten", "P I", "padding"): (
+            "The cotangent is not padded where forward has cropped.",
+            transpose_2d(padding_kept, padding_kept),
+        ),
+        ("extra-in-front", "I", "output-padding"): (
+            "The rows and columns of output_padding are taken to be the first.",
+            transpose_2d_extra_in_front_vjp,
+        ),
+        ("first-stride", "I P", "stride"): (
+            "The stride of the rows is used for the columns too.",
+            transpose_2d(dx=first_stride),
+            {"modelled_on": PADDLE},
+        ),
+        ("dilation-ignored", "P I", "dilation"): (
+            "dx reads the cotangent without gaps, whatever the dilation.",
+            transpose_2d(dx=dilation_ignored),
+        ),
+        ("dw-of-last-image", "A B", "batched"): (
+            "dw is overwritten by each image of the batch.",
+            mutate.of_last(conv_transpose_2d, 1),
+        ),
+    },
+)
+
+# ── conv_transpose_1d ────────────────────────────────────────────────────────────────────────
+
+
 def transpose_1d(dx: Change = same, dw: Change = same) -> Vjp:
     """As `transpose_2d`, along a line."""
 
@@ -622,158 +526,50 @@ def transpose_1d(dx: Change = same, dw: Change = same) -> Vjp:
     return vjp
 
 
-TRANSPOSE_2D = (
-    Mutant(
-        op="conv_transpose_2d",
-        name="stride-for-dilation",
-        label="I",
-        also=("P",),
-        killer="stride",
-        says="Stride and dilation are exchanged in dw.",
-        modelled_on=CANDLE,
-        vjp=transpose_2d(dw=stride_for_dilation),
-    ),
-    Mutant(
-        op="conv_transpose_2d",
-        name="kernel-flipped",
-        label="L",
-        killer="typical",
-        says="dx correlates with the kernel turned by half a turn.",
-        vjp=weights_read_as(conv_transpose_2d.vjp, flipped),
-    ),
-    Mutant(
-        op="conv_transpose_2d",
-        name="channels-exchanged",
-        label="L",
-        killer="square",
-        says="dx reads the weights [c, o, k, l] as [o, c, k, l], the layout of conv_2d.",
-        vjp=weights_read_as(conv_transpose_2d.vjp, exchanged),
-    ),
-    Mutant(
-        op="conv_transpose_2d",
-        name="padding-forgotten",
-        label="P",
-        also=("I",),
-        killer="padding",
-        says="The cotangent is not padded where forward has cropped.",
-        vjp=transpose_2d(padding_kept, padding_kept),
-    ),
-    Mutant(
-        op="conv_transpose_2d",
-        name="extra-in-front",
-        label="I",
-        killer="output-padding",
-        says="The rows and columns of output_padding are taken to be the first.",
-        vjp=transpose_2d_extra_in_front_vjp,
-    ),
-    Mutant(
-        op="conv_transpose_2d",
-        name="first-stride",
-        label="I",
-        also=("P",),
-        killer="stride",
-        says="The stride of the rows is used for the columns too.",
-        modelled_on=PADDLE,
-        vjp=transpose_2d(dx=first_stride),
-    ),
-    Mutant(
-        op="conv_transpose_2d",
-        name="dilation-ignored",
-        label="P",
-        also=("I",),
-        killer="dilation",
-        says="dx reads the cotangent without gaps, whatever the dilation.",
-        vjp=transpose_2d(dx=dilation_ignored),
-    ),
-    Mutant(
-        op="conv_transpose_2d",
-        name="dw-of-last-image",
-        label="A",
-        also=("B",),
-        killer="batched",
-        says="dw is overwritten by each image of the batch.",
-        vjp=mutate.of_last(conv_transpose_2d, 1),
-    ),
-)
-
-TRANSPOSE_1D = (
-    Mutant(
-        op="conv_transpose_1d",
-        name="stride-for-dilation",
-        label="I",
-        also=("P",),
-        killer="stride",
-        says="Stride and dilation are exchanged in dw.",
-        modelled_on=CANDLE,
-        vjp=transpose_1d(dw=stride_for_dilation),
-    ),
-    Mutant(
-        op="conv_transpose_1d",
-        name="stride-ignored",
-        label="P",
-        also=("I",),
-        killer="stride-over-kernel",
-        says="dx reads the windows side by side, whatever the stride.",
-        vjp=transpose_1d(dx=stride_ignored),
-    ),
-    Mutant(
-        op="conv_transpose_1d",
-        name="kernel-mirrored",
-        label="L",
-        killer="typical",
-        says="dx correlates with the mirrored kernel.",
-        vjp=weights_read_as(conv_transpose_1d.vjp, flipped),
-    ),
-    Mutant(
-        op="conv_transpose_1d",
-        name="channels-exchanged",
-        label="L",
-        killer="square",
-        says="dx reads the weights [c, o, l] as [o, c, l], the layout of conv_1d.",
-        vjp=weights_read_as(conv_transpose_1d.vjp, exchanged),
-    ),
-    Mutant(
-        op="conv_transpose_1d",
-        name="padding-forgotten",
-        label="P",
-        also=("I",),
-        killer="padding",
-        says="The cotangent is not padded where forward has cropped.",
-        vjp=transpose_1d(padding_kept, padding_kept),
-    ),
-    Mutant(
-        op="conv_transpose_1d",
-        name="dilation-ignored",
-        label="P",
-        also=("I",),
-        killer="dilation",
-        says="dw reads the cotangent without gaps, whatever the dilation.",
-        vjp=transpose_1d(dw=dilation_ignored),
-    ),
-    Mutant(
-        op="conv_transpose_1d",
-        name="end-unread",
-        label="I",
-        killer="one-position",
-        says="The kernel's reach over the line's end is not read.",
-        vjp=mutate.cotangent(conv_transpose_1d.vjp, mutate.cut(-1)),
-    ),
-    Mutant(
-        op="conv_transpose_1d",
-        name="dw-of-last-line",
-        label="A",
-        also=("B",),
-        killer="batched",
-        says="dw is overwritten by each line of the batch.",
-        vjp=mutate.of_last(conv_transpose_1d, 1),
-    ),
+MUTANTS += mutant_table(
+    "conv_transpose_1d",
+    {
+        ("stride-for-dilation", "I P", "stride"): (
+            "Stride and dilation are exchanged in dw.",
+            transpose_1d(dw=stride_for_dilation),
+            {"modelled_on": CANDLE},
+        ),
+        ("stride-ignored", "P I", "stride-over-kernel"): (
+            "dx reads the windows side by side, whatever the stride.",
+            transpose_1d(dx=stride_ignored),
+        ),
+        ("kernel-mirrored", "L", "typical"): (
+            "dx correlates with the mirrored kernel.",
+            weights_read_as(conv_transpose_1d.vjp, flipped),
+        ),
+        ("channels-exchanged", "L", "square"): (
+            "dx reads the weights [c, o, l] as [o, c, l], the layout of conv_1d.",
+            weights_read_as(conv_transpose_1d.vjp, exchanged),
+        ),
+        ("padding-forgotten", "P I", "padding"): (
+            "The cotangent is not padded where forward has cropped.",
+            transpose_1d(padding_kept, padding_kept),
+        ),
+        ("dilation-ignored", "P I", "dilation"): (
+            "dw reads the cotangent without gaps, whatever the dilation.",
+            transpose_1d(dw=dilation_ignored),
+        ),
+        ("end-unread", "I", "one-position"): (
+            "The kernel's reach over the line's end is not read.",
+            mutate.cotangent(conv_transpose_1d.vjp, mutate.cut(-1)),
+        ),
+        ("dw-of-last-line", "A B", "batched"): (
+            "dw is overwritten by each line of the batch.",
+            mutate.of_last(conv_transpose_1d, 1),
+        ),
+    },
 )
 
 # ── im2col ───────────────────────────────────────────────────────────────────────────────────
 
 
 def col2im(change: Change = same, overwrite: bool = False, averaged: bool = False) -> Vjp:
-    """A VJP that puts the windows where `change` says, or makes something else of overlaps."""
+    """A VJP that puts the windows where `change` says, or treats overlaps in another way."""
 
     def vjp(
         xp, ct, x, *, kernel=(3, 2), stride=(1, 1), padding=(0, 0), dilation=(1, 1), columns=False
@@ -820,84 +616,46 @@ def im2col_kernel_axes_vjp(
     return _written(xp, xp.swapaxes(read, -1, -2), x.shape[-2:], geometry, overwrite=False)
 
 
-IM2COL = (
-    Mutant(
-        op="im2col",
-        name="windows-overwrite",
-        label="A",
-        killer="typical",
-        says="Overlapping windows overwrite each other.",
-        vjp=col2im(overwrite=True),
-    ),
-    Mutant(
-        op="im2col",
-        name="overlaps-averaged",
-        label="R",
-        killer="typical",
-        says="An element that several windows read gets their mean, which inverts im2col.",
-        vjp=col2im(averaged=True),
-    ),
-    Mutant(
-        op="im2col",
-        name="other-layout",
-        label="L",
-        also=("P",),
-        killer="typical",
-        says="Rows are read as columns, and columns as rows.",
-        vjp=im2col_other_layout_vjp,
-    ),
-    Mutant(
-        op="im2col",
-        name="kernel-axes",
-        label="L",
-        killer="square",
-        says="The kernel's elements are read column by column.",
-        vjp=im2col_kernel_axes_vjp,
-    ),
-    Mutant(
-        op="im2col",
-        name="stride-ignored",
-        label="P",
-        also=("I",),
-        killer="stride",
-        says="Windows are laid side by side, whatever the stride.",
-        vjp=col2im(stride_ignored),
-    ),
-    Mutant(
-        op="im2col",
-        name="kernel-for-stride",
-        label="I",
-        also=("P",),
-        killer="typical",
-        says="Windows are taken to be disjoint: the kernel is used as the stride.",
-        vjp=col2im(kernel_for_stride),
-    ),
-    Mutant(
-        op="im2col",
-        name="stride-for-dilation",
-        label="I",
-        also=("P",),
-        killer="everything",
-        says="Stride and dilation are exchanged.",
-        vjp=col2im(stride_for_dilation),
-    ),
-    Mutant(
-        op="im2col",
-        name="padding-kept",
-        label="I",
-        also=("P",),
-        killer="padding",
-        says="The padding is not cut off again.",
-        vjp=col2im(padding_kept),
-    ),
-    Mutant(
-        op="im2col",
-        name="buffer-kept",
-        label="A",
-        killer="batched",
-        says="dx is added to a buffer that is never cleared.",
-        make=mutate.accumulated(im2col.vjp, 0),
-    ),
+MUTANTS += mutant_table(
+    "im2col",
+    {
+        ("windows-overwrite", "A", "typical"): (
+            "Overlapping windows overwrite each other.",
+            col2im(overwrite=True),
+        ),
+        ("overlaps-averaged", "R", "typical"): (
+            "An element that several windows read gets their mean, which inverts im2col.",
+            col2im(averaged=True),
+        ),
+        ("other-layout", "L P", "typical"): (
+            "Rows are read as columns, and columns as rows.",
+            im2col_other_layout_vjp,
+        ),
+        ("kernel-axes", "L", "square"): (
+            "The kernel's elements are read column by column.",
+            im2col_kernel_axes_vjp,
+        ),
+        ("stride-ignored", "P I", "stride"): (
+            "Windows are laid side by side, whatever the stride.",
+            col2im(stride_ignored),
+        ),
+        ("kernel-for-stride", "I P", "typical"): (
+            "Windows are taken to be disjoint: the kernel is used as the stride.",
+            col2im(kernel_for_stride),
+        ),
+        ("stride-for-dilation", "I P", "everything"): (
+            "Stride and dilation are exchanged.",
+            col2im(stride_for_dilation),
+        ),
+        ("padding-kept", "I P", "padding"): (
+            "The padding is not cut off again.",
+            col2im(padding_kept),
+        ),
+        ("buffer-kept", "A", "batched"): (
+            "dx is added to a buffer that is never cleared.",
+            {"make": mutate.accumulated(im2col.vjp, 0)},
+        ),
+    },
 )
 
 # ── max_pool_2d ──────────────────────────────────────────────────────────────────────────────
@@ -975,95 +733,62 @@ def max_pool_2d_first_image_vjp(
     return max_pool_2d.vjp(xp, ct, read, **attrs)
 
 
-MAX_POOL = (
-    Mutant(
-        op="max_pool_2d",
-        name="all-ties",
-        label="K",
-        killer="ties",
-        says="Each of several equal maxima gets the whole cotangent.",
-        modelled_on=THEANO,
-        vjp=unpool(_all_ties),
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="nearly-equal",
-        label="K",
-        also=("E",),
-        killer="ties",
-        says="Elements within 1/128 of the maximum are taken for it.",
-        modelled_on=MNI,
-        vjp=unpool(_nearly),
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="no-tie",
-        label="K",
-        killer="ties",
-        says="A window with several equal maxima gets no gradient.",
-        vjp=unpool(_sole),
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="averaged",
-        label="D",
-        killer="typical",
-        says="The cotangent is spread evenly, as by average pooling.",
-        vjp=unpool(_each),
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="position-in-window",
-        label="I",
-        killer="typical",
-        says="The maximum's position in its window is taken for the one in the image.",
-        vjp=max_pool_2d_position_vjp,
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="one-window-each",
-        label="A",
-        killer="overlapping",
-        says="An element that is largest in several windows gets the last one's cotangent only.",
-        modelled_on=FLUX,
-        vjp=unpool(_first, overwrite=True),
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="kernel-for-stride",
-        label="P",
-        also=("I",),
-        killer="gaps",
-        says="Windows are taken to be adjacent: the kernel is used as the stride.",
-        vjp=unpool(_first, kernel_for_stride),
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="padding-of-zeros",
-        label="I",
-        also=("V",),
-        killer="padding",
-        says="Padding counts as 0, and swallows the cotangent of windows that are negative.",
-        vjp=unpool(_first, outside="0"),
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="dilation-ignored",
-        label="P",
-        also=("I",),
-        killer="dilation",
-        says="Windows without gaps are searched, whatever the dilation.",
-        vjp=unpool(_first, dilation_ignored),
-    ),
-    Mutant(
-        op="max_pool_2d",
-        name="first-image",
-        label="I",
-        also=("V",),
-        killer="batched",
-        says="The maxima of the batch's first image are used for all.",
-        vjp=max_pool_2d_first_image_vjp,
-    ),
+THEANO = "Theano issue 5248"
+
+
+FLUX = "Flux.jl issue 1197"
+
+
+MNI = "mni-ml/framework pull request 22"
+
+
+MUTANTS += mutant_table(
+    "max_pool_2d",
+    {
+        ("all-ties", "K", "ties"): (
+            "Each of several equal maxima gets the whole cotangent.",
+            unpool(_all_ties),
+            {"modelled_on": THEANO},
+        ),
+        ("nearly-equal", "K E", "ties"): (
+            "Elements within 1/128 of the maximum are taken for it.",
+            unpool(_nearly),
+            {"modelled_on": MNI},
+        ),
+        ("no-tie", "K", "ties"): (
+            "A window with several equal maxima gets no gradient.",
+            unpool(_sole),
+        ),
+        ("averaged", "D", "typical"): (
+            "The cotangent is spread evenly, as by average pooling.",
+            unpool(_each),
+        ),
+        ("position-in-window", "I", "typical"): (
+            "The maximum's position in its window is taken for the one in the image.",
+            max_pool_2d_position_vjp,
+        ),
+        ("one-window-each", "A", "overlapping"): (
+            "An element that is largest in several windows gets the last one's cotangent only.",
+            unpool(_first, overwrite=True),
+            {"modelled_on": FLUX},
+        ),
+        ("kernel-for-stride", "P I", "gaps"): (
+            "Windows are taken to be adjacent: the kernel is used as the stride.",
+            unpool(_first, kernel_for_stride),
+        ),
+        ("padding-of-zeros", "I V", "padding"): (
+            "Padding counts as 0, and swallows the cotangent of windows that are negative.",
+            unpool(_first, outside="0"),
+        ),
+        ("dilation-ignored", "P I", "dilation"): (
+            "Windows without gaps are searched, whatever the dilation.",
+            unpool(_first, dilation_ignored),
+        ),
+        ("first-image", "I V", "batched"): (
+            "The maxima of the batch's first image are used for all.",
+            max_pool_2d_first_image_vjp,
+        ),
+    },
 )
 
 # ── avg_pool_2d ──────────────────────────────────────────────────────────────────────────────
@@ -1096,80 +821,46 @@ def _kernel_width(xp: Any, x: Any, *, kernel: Pair, **attrs: Any) -> float:
     return kernel[1]
 
 
-AVG_POOL = (
-    Mutant(
-        op="avg_pool_2d",
-        name="summed",
-        label="R",
-        killer="typical",
-        says="The cotangent is not divided by the window's size.",
-        vjp=mutate.scaled(avg_pool_2d.vjp, 0, _kernel_area),
-    ),
-    Mutant(
-        op="avg_pool_2d",
-        name="one-side",
-        label="F",
-        also=("R",),
-        killer="typical",
-        says="The divisor is the window's height in place of its size.",
-        vjp=mutate.scaled(avg_pool_2d.vjp, 0, _kernel_width),
-    ),
-    Mutant(
-        op="avg_pool_2d",
-        name="other-divisor",
-        label="P",
-        also=("R",),
-        killer="padding",
-        says="count_include_pad is taken for its opposite.",
-        vjp=mutate.attribute(
-            avg_pool_2d.vjp,
-            count_include_pad=lambda count_include_pad, **attrs: not count_include_pad,
+MUTANTS += mutant_table(
+    "avg_pool_2d",
+    {
+        ("summed", "R", "typical"): (
+            "The cotangent is not divided by the window's size.",
+            mutate.scaled(avg_pool_2d.vjp, 0, _kernel_area),
         ),
-    ),
-    Mutant(
-        op="avg_pool_2d",
-        name="windows-overwrite",
-        label="A",
-        killer="overlapping",
-        says="Overlapping windows overwrite each other.",
-        vjp=spread_evenly(overwrite=True),
-    ),
-    Mutant(
-        op="avg_pool_2d",
-        name="kernel-for-stride",
-        label="P",
-        also=("I",),
-        killer="gaps",
-        says="Windows are taken to be adjacent: the kernel is used as the stride.",
-        vjp=spread_evenly(kernel_for_stride),
-    ),
-    Mutant(
-        op="avg_pool_2d",
-        name="first-stride",
-        label="I",
-        also=("P",),
-        killer="padding-strided",
-        says="The stride of the rows is used for the columns too.",
-        modelled_on=PADDLE,
-        vjp=spread_evenly(first_stride),
-    ),
-    Mutant(
-        op="avg_pool_2d",
-        name="padding-kept",
-        label="I",
-        also=("P",),
-        killer="padding",
-        says="The padding is not cut off again.",
-        vjp=spread_evenly(padding_kept),
-    ),
-    Mutant(
-        op="avg_pool_2d",
-        name="first-position",
-        label="U",
-        killer="typical",
-        says="The cotangent of the first position is used for all.",
-        vjp=mutate.cotangent(avg_pool_2d.vjp, mutate.first_for_all(-2, -1)),
-    ),
+        ("one-side", "F R", "typical"): (
+            "The divisor is the window's height in place of its size.",
+            mutate.scaled(avg_pool_2d.vjp, 0, _kernel_width),
+        ),
+        ("other-divisor", "P R", "padding"): (
+            "count_include_pad is taken for its opposite.",
+            mutate.attribute(
+                avg_pool_2d.vjp,
+                count_include_pad=lambda count_include_pad, **attrs: not count_include_pad,
+            ),
+        ),
+        ("windows-overwrite", "A", "overlapping"): (
+            "Overlapping windows overwrite each other.",
+            spread_evenly(overwrite=True),
+        ),
+        ("kernel-for-stride", "P I", "gaps"): (
+            "Windows are taken to be adjacent: the kernel is used as the stride.",
+            spread_evenly(kernel_for_stride),
+        ),
+        ("first-stride", "I P", "padding-strided"): (
+            "The stride of the rows is used for the columns too.",
+            spread_evenly(first_stride),
+            {"modelled_on": PADDLE},
+        ),
+        ("padding-kept", "I P", "padding"): (
+            "The padding is not cut off again.",
+            spread_evenly(padding_kept),
+        ),
+        ("first-position", "U", "typical"): (
+            "The cotangent of the first position is used for all.",
+            mutate.cotangent(avg_pool_2d.vjp, mutate.first_for_all(-2, -1)),
+        ),
+    },
 )
 
 # ── upscale ──────────────────────────────────────────────────────────────────────────────────
@@ -1187,7 +878,7 @@ def upscale_corner_vjp(xp, ct, x, *, factor=(2, 2)):
 
 def upscale_factor_2_vjp(xp, ct, x, *, factor=(2, 2)):
     height, width = x.shape[-2:]
-    read = ct[..., : 2 * height, : 2 * width]  # all there is of it, where a factor is 1
+    read = ct[..., : 2 * height, : 2 * width]  # the whole block where a factor is 1
     missing = 2 * height - read.shape[-2], 2 * width - read.shape[-1]
     read = xp.pad(xp.pad(read, -2, 0, missing[0]), -1, 0, missing[1])
     return upscale.vjp(xp, read, x)
@@ -1204,77 +895,36 @@ def _block(xp: Any, x: Any, *, factor: Pair) -> float:
     return 1 / math.prod(factor)
 
 
-UPSCALE = (
-    Mutant(
-        op="upscale",
-        name="averaged",
-        label="R",
-        killer="typical",
-        says="A block's cotangents are averaged in place of added.",
-        vjp=mutate.scaled(upscale.vjp, 0, _block),
-    ),
-    Mutant(
-        op="upscale",
-        name="corner-only",
-        label="B",
-        also=("A",),
-        killer="typical",
-        says="The first cotangent of each block is taken: the nearest neighbour, backwards.",
-        vjp=upscale_corner_vjp,
-    ),
-    Mutant(
-        op="upscale",
-        name="tiled",
-        label="L",
-        also=("I",),
-        killer="square",
-        says="Elements are taken to be repeated as whole images, not one by one.",
-        vjp=upscale_tiled_vjp,
-    ),
-    Mutant(
-        op="upscale",
-        name="factor-2",
-        label="P",
-        also=("I",),
-        killer="factor-3",
-        says="The factor is 2, whatever was asked for.",
-        vjp=upscale_factor_2_vjp,
-    ),
-    Mutant(
-        op="upscale",
-        name="factors-exchanged",
-        label="I",
-        also=("P",),
-        killer="uneven",
-        says="The factors of rows and columns are exchanged.",
-        vjp=upscale_exchanged_vjp,
-    ),
-    Mutant(
-        op="upscale",
-        name="last-column-unread",
-        label="I",
-        killer="single",
-        says="The loop over the output's columns stops one early.",
-        vjp=mutate.cotangent(upscale.vjp, mutate.cut(-1)),
-    ),
-    Mutant(
-        op="upscale",
-        name="buffer-kept",
-        label="A",
-        killer="typical",
-        says="dx is added to a buffer that is never cleared.",
-        make=mutate.accumulated(upscale.vjp, 0),
-    ),
-)
-
-MUTANTS: tuple[Mutant, ...] = (
-    *CONV_1D,
-    *CONV_2D,
-    *DEPTHWISE,
-    *TRANSPOSE_1D,
-    *TRANSPOSE_2D,
-    *IM2COL,
-    *MAX_POOL,
-    *AVG_POOL,
-    *UPSCALE,
+MUTANTS += mutant_table(
+    "upscale",
+    {
+        ("averaged", "R", "typical"): (
+            "A block's cotangents are averaged in place of added.",
+            mutate.scaled(upscale.vjp, 0, _block),
+        ),
+        ("corner-only", "B A", "typical"): (
+            "The first cotangent of each block is taken: the nearest neighbour, backwards.",
+            upscale_corner_vjp,
+        ),
+        ("tiled", "L I", "square"): (
+            "Elements are taken to be repeated as whole images, not one by one.",
+            upscale_tiled_vjp,
+        ),
+        ("factor-2", "P I", "factor-3"): (
+            "The factor is 2, whatever was asked for.",
+            upscale_factor_2_vjp,
+        ),
+        ("factors-exchanged", "I P", "uneven"): (
+            "The factors of rows and columns are exchanged.",
+            upscale_exchanged_vjp,
+        ),
+        ("last-column-unread", "I", "single"): (
+            "The loop over the output's columns stops one early.",
+            mutate.cotangent(upscale.vjp, mutate.cut(-1)),
+        ),
+        ("buffer-kept", "A", "typical"): (
+            "dx is added to a buffer that is never cleared.",
+            {"make": mutate.accumulated(upscale.vjp, 0)},
+        ),
+    },
 )

@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.elementwise import (
     abs_,
     add,
@@ -30,6 +30,9 @@ from gradcheck_cases.elementwise import (
     step,
     sub,
 )
+
+MUTANTS: tuple[Mutant, ...] = ()
+
 
 # ── mistakes that any operator may share ─────────────────────────────────────────────────────
 
@@ -77,12 +80,6 @@ def _other_axis(xp: Any, g: Any, like: Any) -> Any:
     return xp.sum(g, axis=1) if square else xp.reduce_to(g, like)
 
 
-def _trace(xp: Any, g: Any, like: Any) -> Any:
-    if g.ndim != 2 or g.shape[0] != g.shape[1]:
-        return xp.reduce_to(g, like)
-    return xp.reduce_to(xp.where(np.eye(len(g), dtype=bool), g, 0.0), like)
-
-
 def _short_sum(xp: Any, g: Any, like: Any) -> Any:
     """Summed to one number, rounded to the 8 bits of bfloat16 after every addition."""
     total = 0.0
@@ -108,100 +105,52 @@ def add_in_place_vjp(xp, ct, x, y):
     return xp.reduce_to(ct, x), dy
 
 
-ADD = (
-    Mutant(
-        op="add",
-        name="strides-ignored",
-        label="L",
-        killer="typical",
-        says="y is taken to be contiguous where it is transposed, so dy lands elsewhere.",
-        modelled_on="ggml's commit log: ggml_forward_add and transposed tensors",
-        vjp=add_transposed_vjp,
-    ),
-    Mutant(
-        op="add",
-        name="second-missing",
-        label="G",
-        killer="typical",
-        says="The residual branch gets no gradient.",
-        vjp=mutate.output(add.vjp, 1, mutate.nothing),
-    ),
-    Mutant(
-        op="add",
-        name="halved",
-        label="F",
-        killer="typical",
-        says="The cotangent is shared out, half to each operand.",
-        vjp=mutate.scaled(add.vjp, 1, 0.5),
-    ),
-    Mutant(
-        op="add",
-        name="mean",
-        label="R",
-        also=("B",),
-        killer="row",
-        says="dy is the mean over the repetitions.",
-        vjp=_reduced(add, _averaged),
-    ),
-    Mutant(
-        op="add",
-        name="overwritten",
-        label="A",
-        also=("B",),
-        killer="row",
-        says="Each repetition of y overwrites the gradient of the one before.",
-        vjp=_reduced(add, _last),
-    ),
-    Mutant(
-        op="add",
-        name="leading-axes-only",
-        label="B",
-        killer="column",
-        says="dy is summed over leading axes, not over a stretched one.",
-        vjp=_reduced(add, _leading_only),
-    ),
-    Mutant(
-        op="add",
-        name="one-batch-axis",
-        label="B",
-        also=("A",),
-        killer="row-batched",
-        says="dy is summed over the first batch axis, and of the second the first slice taken.",
-        vjp=_reduced(add, _one_axis),
-    ),
-    Mutant(
-        op="add",
-        name="other-axis",
-        label="I",
-        also=("B", "W"),
-        killer="row-square",
-        says="dy is summed along rows instead of along columns.",
-        vjp=_reduced(add, _other_axis),
-    ),
-    Mutant(
-        op="add",
-        name="first-kept",
-        label="B",
-        killer="first-repeated",
-        says="Only the second operand is expected to be repeated: dx keeps the output's shape.",
-        vjp=add_first_kept_vjp,
-    ),
-    Mutant(
-        op="add",
-        name="in-place",
-        label="X",
-        killer="typical",
-        says="dx is accumulated in the cotangent's own memory.",
-        vjp=add_in_place_vjp,
-    ),
-    Mutant(
-        op="add",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="dy is added into a buffer that is never set to zero.",
-        make=mutate.accumulated(add.vjp, -1),
-    ),
+MUTANTS += mutant_table(
+    "add",
+    {
+        ("strides-ignored", "L", "typical"): (
+            "y is taken to be contiguous where it is transposed, so dy lands elsewhere.",
+            add_transposed_vjp,
+            {"modelled_on": "ggml's commit log: ggml_forward_add and transposed tensors"},
+        ),
+        ("second-missing", "G", "typical"): (
+            "The residual branch gets no gradient.",
+            mutate.output(add.vjp, 1, mutate.nothing),
+        ),
+        ("halved", "F", "typical"): (
+            "The cotangent is shared out, half to each operand.",
+            mutate.scaled(add.vjp, 1, 0.5),
+        ),
+        ("mean", "R B", "row"): ("dy is the mean over the repetitions.", _reduced(add, _averaged)),
+        ("overwritten", "A B", "row"): (
+            "Each repetition of y overwrites the gradient of the one before.",
+            _reduced(add, _last),
+        ),
+        ("leading-axes-only", "B", "column"): (
+            "dy is summed over leading axes, not over a stretched one.",
+            _reduced(add, _leading_only),
+        ),
+        ("one-batch-axis", "B A", "row-batched"): (
+            "dy is summed over the first batch axis, and of the second the first slice taken.",
+            _reduced(add, _one_axis),
+        ),
+        ("other-axis", "I B W", "row-square"): (
+            "dy is summed along rows instead of along columns.",
+            _reduced(add, _other_axis),
+        ),
+        ("first-kept", "B", "first-repeated"): (
+            "Only the second operand is expected to be repeated: dx keeps the output's shape.",
+            add_first_kept_vjp,
+        ),
+        ("in-place", "X", "typical"): (
+            "dx is accumulated in the cotangent's own memory.",
+            add_in_place_vjp,
+        ),
+        ("never-cleared", "A", "typical"): (
+            "dy is added into a buffer that is never set to zero.",
+            {"make": mutate.accumulated(add.vjp, -1)},
+        ),
+    },
 )
 
 # ── sub ──────────────────────────────────────────────────────────────────────────────────────
@@ -219,94 +168,49 @@ def sub_first_kept_vjp(xp, ct, x, y):
     return ct, -xp.reduce_to(ct, y)
 
 
-SUB = (
-    Mutant(
-        op="sub",
-        name="operands-swapped",
-        label="G",
-        also=("S",),
-        killer="typical",
-        says="The gradients are those of y - x.",
-        modelled_on="ggml's commit log: vDSP_vsub takes the subtrahend first",
-        vjp=sub_swapped_vjp,
-    ),
-    Mutant(
-        op="sub",
-        name="plus",
-        label="S",
-        killer="typical",
-        says="The minus before dy is forgotten, as in code copied from add.",
-        vjp=mutate.negated(sub.vjp, 1),
-    ),
-    Mutant(
-        op="sub",
-        name="strides-ignored",
-        label="L",
-        killer="typical",
-        says="y is taken to be contiguous where it is transposed, so dy lands elsewhere.",
-        modelled_on="ggml's commit log: sub, mul and div and transposed tensors",
-        vjp=sub_transposed_vjp,
-    ),
-    Mutant(
-        op="sub",
-        name="distance",
-        label="D",
-        also=("S",),
-        killer="typical",
-        says="The gradients are those of |x - y|.",
-        vjp=mutate.cotangent(sub.vjp, lambda xp, ct, x, y: ct * xp.sign(x - y)),
-    ),
-    Mutant(
-        op="sub",
-        name="second-missing",
-        label="G",
-        killer="typical",
-        says="The subtrahend gets no gradient, as a target does not.",
-        vjp=mutate.output(sub.vjp, 1, mutate.nothing),
-    ),
-    Mutant(
-        op="sub",
-        name="mean",
-        label="R",
-        also=("B",),
-        killer="row",
-        says="dy is the mean over the repetitions.",
-        vjp=_reduced(sub, _averaged),
-    ),
-    Mutant(
-        op="sub",
-        name="leading-axes-only",
-        label="B",
-        killer="column",
-        says="dy is summed over leading axes, not over a stretched one.",
-        vjp=_reduced(sub, _leading_only),
-    ),
-    Mutant(
-        op="sub",
-        name="first-kept",
-        label="B",
-        killer="first-repeated",
-        says="Only the second operand is expected to be repeated: dx keeps the output's shape.",
-        vjp=sub_first_kept_vjp,
-    ),
-    Mutant(
-        op="sub",
-        name="square-transposed",
-        label="L",
-        also=("W",),
-        killer="square",
-        says="dy is transposed where rows and columns are as many.",
-        vjp=mutate.output(sub.vjp, 1, mutate.transposed),
-    ),
-    Mutant(
-        op="sub",
-        name="no-tail",
-        label="W",
-        also=("A",),
-        killer="single",
-        says="Vectors of four; the remainder of dx is never written.",
-        vjp=mutate.output(sub.vjp, 0, mutate.whole_blocks(4)),
-    ),
+MUTANTS += mutant_table(
+    "sub",
+    {
+        ("operands-swapped", "G S", "typical"): (
+            "The gradients are those of y - x.",
+            sub_swapped_vjp,
+            {"modelled_on": "ggml's commit log: vDSP_vsub takes the subtrahend first"},
+        ),
+        ("plus", "S", "typical"): (
+            "The minus before dy is forgotten, as in code copied from add.",
+            mutate.negated(sub.vjp, 1),
+        ),
+        ("strides-ignored", "L", "typical"): (
+            "y is taken to be contiguous where it is transposed, so dy lands elsewhere.",
+            sub_transposed_vjp,
+            {"modelled_on": "ggml's commit log: sub, mul and div and transposed tensors"},
+        ),
+        ("distance", "D S", "typical"): (
+            "The gradients are those of |x - y|.",
+            mutate.cotangent(sub.vjp, lambda xp, ct, x, y: ct * xp.sign(x - y)),
+        ),
+        ("second-missing", "G", "typical"): (
+            "The subtrahend gets no gradient, as a target does not.",
+            mutate.output(sub.vjp, 1, mutate.nothing),
+        ),
+        ("mean", "R B", "row"): ("dy is the mean over the repetitions.", _reduced(sub, _averaged)),
+        ("leading-axes-only", "B", "column"): (
+            "dy is summed over leading axes, not over a stretched one.",
+            _reduced(sub, _leading_only),
+        ),
+        ("first-kept", "B", "first-repeated"): (
+            "Only the second operand is expected to be repeated: dx keeps the output's shape.",
+            sub_first_kept_vjp,
+        ),
+        ("square-transposed", "L W", "square"): (
+            "dy is transposed where rows and columns are as many.",
+            mutate.output(sub.vjp, 1, mutate.transposed),
+        ),
+        ("no-tail", "W A", "single"): (
+            "Vectors of four; the remainder of dx is never written.",
+            mutate.output(sub.vjp, 0, mutate.whole_blocks(4)),
+        ),
+    },
 )
 
 # ── mul ──────────────────────────────────────────────────────────────────────────────────────
@@ -338,101 +242,52 @@ def mul_reduced_early_vjp(xp, ct, x, y):
     return xp.reduce_to(ct * y, x), xp.reduce_to(ct, y) * xp.reduce_to(wide, y)
 
 
-MUL = (
-    Mutant(
-        op="mul",
-        name="factors-swapped",
-        label="G",
-        killer="typical",
-        says="Each operand gets its own value as the factor, not the other's.",
-        vjp=mul_swapped_vjp,
-    ),
-    Mutant(
-        op="mul",
-        name="factor-missing",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="dx is the cotangent, without the factor y.",
-        vjp=mul_bare_vjp,
-    ),
-    Mutant(
-        op="mul",
-        name="factor-recovered",
-        label="N",
-        killer="zeros",
-        says="The other factor is recovered from the output, z/x: 0/0 where x is 0.",
-        vjp=mul_recovered_vjp,
-    ),
-    Mutant(
-        op="mul",
-        name="input-overwritten",
-        label="V",
-        also=("X", "D"),
-        killer="typical",
-        says="The product was formed in place of x, so dy reads z.",
-        vjp=mul_overwritten_input_vjp,
-    ),
-    Mutant(
-        op="mul",
-        name="strides-ignored",
-        label="L",
-        killer="typical",
-        says="y is taken to be contiguous where it is transposed, so dx reads other factors.",
-        modelled_on="ggml's commit log: sub, mul and div and transposed tensors",
-        vjp=mul_transposed_vjp,
-    ),
-    Mutant(
-        op="mul",
-        name="reduced-early",
-        label="B",
-        killer="row",
-        says="Cotangent and x are summed before they are multiplied.",
-        vjp=mul_reduced_early_vjp,
-    ),
-    Mutant(
-        op="mul",
-        name="mean",
-        label="R",
-        also=("B",),
-        killer="row",
-        says="dy is the mean over the repetitions.",
-        vjp=_reduced(mul, _averaged),
-    ),
-    Mutant(
-        op="mul",
-        name="overwritten",
-        label="A",
-        also=("B",),
-        killer="row",
-        says="Each repetition of y overwrites the gradient of the one before.",
-        vjp=_reduced(mul, _last),
-    ),
-    Mutant(
-        op="mul",
-        name="one-batch-axis",
-        label="B",
-        also=("A",),
-        killer="row-batched",
-        says="dy is summed over the first batch axis, and of the second the first slice taken.",
-        vjp=_reduced(mul, _one_axis),
-    ),
-    Mutant(
-        op="mul",
-        name="one-cotangent",
-        label="U",
-        killer="typical",
-        says="The first element of the cotangent stands for all.",
-        vjp=mutate.cotangent(mul.vjp, mutate.first_for_all()),
-    ),
-    Mutant(
-        op="mul",
-        name="half-precision",
-        label="O",
-        killer="typical",
-        says="dx passes through float16.",
-        vjp=mutate.output(mul.vjp, 0, mutate.half),
-    ),
+MUTANTS += mutant_table(
+    "mul",
+    {
+        ("factors-swapped", "G", "typical"): (
+            "Each operand gets its own value as the factor, not the other's.",
+            mul_swapped_vjp,
+        ),
+        ("factor-missing", "F D", "typical"): (
+            "dx is the cotangent, without the factor y.",
+            mul_bare_vjp,
+        ),
+        ("factor-recovered", "N", "zeros"): (
+            "The other factor is recovered from the output, z/x: 0/0 where x is 0.",
+            mul_recovered_vjp,
+        ),
+        ("input-overwritten", "V X D", "typical"): (
+            "The product was formed in place of x, so dy reads z.",
+            mul_overwritten_input_vjp,
+        ),
+        ("strides-ignored", "L", "typical"): (
+            "y is taken to be contiguous where it is transposed, so dx reads other factors.",
+            mul_transposed_vjp,
+            {"modelled_on": "ggml's commit log: sub, mul and div and transposed tensors"},
+        ),
+        ("reduced-early", "B", "row"): (
+            "Cotangent and x are summed before they are multiplied.",
+            mul_reduced_early_vjp,
+        ),
+        ("mean", "R B", "row"): ("dy is the mean over the repetitions.", _reduced(mul, _averaged)),
+        ("overwritten", "A B", "row"): (
+            "Each repetition of y overwrites the gradient of the one before.",
+            _reduced(mul, _last),
+        ),
+        ("one-batch-axis", "B A", "row-batched"): (
+            "dy is summed over the first batch axis, and of the second the first slice taken.",
+            _reduced(mul, _one_axis),
+        ),
+        ("one-cotangent", "U", "typical"): (
+            "The first element of the cotangent stands for all.",
+            mutate.cotangent(mul.vjp, mutate.first_for_all()),
+        ),
+        ("half-precision", "O", "typical"): (
+            "dx passes through float16.",
+            mutate.output(mul.vjp, 0, mutate.half),
+        ),
+    },
 )
 
 # ── div ──────────────────────────────────────────────────────────────────────────────────────
@@ -470,102 +325,48 @@ def div_reduced_early_vjp(xp, ct, x, y):
     return xp.reduce_to(ct / y, x), dy
 
 
-DIV = (
-    Mutant(
-        op="div",
-        name="operands-swapped",
-        label="G",
-        killer="typical",
-        says="The gradients are those of y / x.",
-        modelled_on="ggml's commit log: vDSP_vdiv takes the divisor first",
-        vjp=div_swapped_vjp,
-    ),
-    Mutant(
-        op="div",
-        name="plus",
-        label="S",
-        killer="typical",
-        says="The minus before dy is forgotten.",
-        vjp=mutate.negated(div.vjp, 1),
-    ),
-    Mutant(
-        op="div",
-        name="one-factor-short",
-        label="D",
-        also=("F",),
-        killer="typical",
-        says="dy has 1/y where 1/y^2 belongs.",
-        vjp=div_one_factor_vjp,
-    ),
-    Mutant(
-        op="div",
-        name="eps",
-        label="E",
-        killer="near-zero",
-        says="Backward divides by y + 1e-8, forward does not.",
-        vjp=div_eps_vjp,
-    ),
-    Mutant(
-        op="div",
-        name="square-overflows",
-        label="O",
-        killer="huge",
-        dtype="float32",
-        says="dy is divided by y*y, which is infinite where y is not.",
-        vjp=div_squared_vjp,
-    ),
-    Mutant(
-        op="div",
-        name="reciprocal-recovered",
-        label="N",
-        killer="zero-numerator",
-        says="1/y is recovered from the output, z/x: 0/0 where x is 0.",
-        vjp=div_recovered_vjp,
-    ),
-    Mutant(
-        op="div",
-        name="strides-ignored",
-        label="L",
-        killer="typical",
-        says="y is taken to be contiguous where it is transposed.",
-        modelled_on="ggml's commit log: sub, mul and div and transposed tensors",
-        vjp=div_transposed_vjp,
-    ),
-    Mutant(
-        op="div",
-        name="magnitude",
-        label="D",
-        also=("S",),
-        killer="typical",
-        says="The divisor's sign is lost, as where y is a norm.",
-        vjp=mutate.primal(div.vjp, 1, lambda xp, x, y: xp.abs(y)),
-    ),
-    Mutant(
-        op="div",
-        name="reduced-early",
-        label="B",
-        killer="row",
-        says="Cotangent and x are summed before they are multiplied.",
-        vjp=div_reduced_early_vjp,
-    ),
-    Mutant(
-        op="div",
-        name="mean",
-        label="R",
-        also=("B",),
-        killer="row",
-        says="dy is the mean over the repetitions.",
-        vjp=_reduced(div, _averaged),
-    ),
-    Mutant(
-        op="div",
-        name="first-matrix-only",
-        label="W",
-        also=("I",),
-        killer="cube",
-        says="Only the last two axes are looped over: dx is 0 beyond the first matrix.",
-        vjp=mutate.output(div.vjp, 0, mutate.first_entry(2)),
-    ),
+MUTANTS += mutant_table(
+    "div",
+    {
+        ("operands-swapped", "G", "typical"): (
+            "The gradients are those of y / x.",
+            div_swapped_vjp,
+            {"modelled_on": "ggml's commit log: vDSP_vdiv takes the divisor first"},
+        ),
+        ("plus", "S", "typical"): ("The minus before dy is forgotten.", mutate.negated(div.vjp, 1)),
+        ("one-factor-short", "D F", "typical"): (
+            "dy has 1/y where 1/y^2 belongs.",
+            div_one_factor_vjp,
+        ),
+        ("eps", "E", "near-zero"): ("Backward divides by y + 1e-8, forward does not.", div_eps_vjp),
+        ("square-overflows", "O", "huge"): (
+            "dy is divided by y*y, which is infinite where y is not.",
+            div_squared_vjp,
+            {"dtype": "float32"},
+        ),
+        ("reciprocal-recovered", "N", "zero-numerator"): (
+            "1/y is recovered from the output, z/x: 0/0 where x is 0.",
+            div_recovered_vjp,
+        ),
+        ("strides-ignored", "L", "typical"): (
+            "y is taken to be contiguous where it is transposed.",
+            div_transposed_vjp,
+            {"modelled_on": "ggml's commit log: sub, mul and div and transposed tensors"},
+        ),
+        ("magnitude", "D S", "typical"): (
+            "The divisor's sign is lost, as where y is a norm.",
+            mutate.primal(div.vjp, 1, lambda xp, x, y: xp.abs(y)),
+        ),
+        ("reduced-early", "B", "row"): (
+            "Cotangent and x are summed before they are multiplied.",
+            div_reduced_early_vjp,
+        ),
+        ("mean", "R B", "row"): ("dy is the mean over the repetitions.", _reduced(div, _averaged)),
+        ("first-matrix-only", "W I", "cube"): (
+            "Only the last two axes are looped over: dx is 0 beyond the first matrix.",
+            mutate.output(div.vjp, 0, mutate.first_entry(2)),
+        ),
+    },
 )
 
 # ── add1 ─────────────────────────────────────────────────────────────────────────────────────
@@ -579,98 +380,59 @@ def add1_counted_vjp(xp, ct, x, s):
     return ct, xp.reduce_to(mutate.first_for_all()(xp, ct), s)
 
 
-ADD1 = (
-    Mutant(
-        op="add1",
-        name="mean",
-        label="R",
-        also=("B",),
-        killer="typical",
-        says="ds is the mean of the cotangent.",
-        vjp=_reduced(add1, _averaged),
-    ),
-    Mutant(
-        op="add1",
-        name="overwritten",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="ds is assigned in the loop, so the last element's cotangent stays.",
-        vjp=_reduced(add1, lambda xp, g, like: xp.reshape(xp.reshape(g, (-1,))[-1:], like.shape)),
-    ),
-    Mutant(
-        op="add1",
-        name="counted",
-        label="U",
-        killer="typical",
-        says="ds is the number of elements times the first one's cotangent.",
-        vjp=add1_counted_vjp,
-    ),
-    Mutant(
-        op="add1",
-        name="scalar-missing",
-        label="G",
-        killer="typical",
-        says="The scalar is taken for a constant: no gradient.",
-        vjp=mutate.output(add1.vjp, 1, mutate.nothing),
-    ),
-    Mutant(
-        op="add1",
-        name="first-matrix-only",
-        label="W",
-        also=("I", "B"),
-        killer="cube",
-        says="ds is summed over the last two axes of the first matrix.",
-        vjp=_reduced(
-            add1,
-            lambda xp, g, like: xp.reduce_to(mutate.first_entry(2)(xp, g), like),
+def _trace(xp: Any, g: Any, like: Any) -> Any:
+    if g.ndim != 2 or g.shape[0] != g.shape[1]:
+        return xp.reduce_to(g, like)
+    return xp.reduce_to(xp.where(np.eye(len(g), dtype=bool), g, 0.0), like)
+
+
+MUTANTS += mutant_table(
+    "add1",
+    {
+        ("mean", "R B", "typical"): ("ds is the mean of the cotangent.", _reduced(add1, _averaged)),
+        ("overwritten", "A B", "typical"): (
+            "ds is assigned in the loop, so the last element's cotangent stays.",
+            _reduced(add1, lambda xp, g, like: xp.reshape(xp.reshape(g, (-1,))[-1:], like.shape)),
         ),
-    ),
-    Mutant(
-        op="add1",
-        name="trace",
-        label="I",
-        also=("B", "W"),
-        killer="square",
-        says="One index runs over rows and columns: a square's diagonal is summed.",
-        vjp=_reduced(add1, _trace),
-    ),
-    Mutant(
-        op="add1",
-        name="no-tail",
-        label="W",
-        also=("T",),
-        killer="long",
-        says="Vectors of four; their remainder is left out of ds.",
-        vjp=_reduced(
-            add1,
-            lambda xp, g, like: xp.reduce_to(mutate.whole_blocks(4)(xp, g), like),
+        ("counted", "U", "typical"): (
+            "ds is the number of elements times the first one's cotangent.",
+            add1_counted_vjp,
         ),
-    ),
-    Mutant(
-        op="add1",
-        name="shapeless",
-        label="B",
-        killer="one-element-tensor",
-        says="ds has no axes, whatever the scalar has.",
-        vjp=add1_shapeless_vjp,
-    ),
-    Mutant(
-        op="add1",
-        name="short-accumulator",
-        label="O",
-        killer="long",
-        says="ds is accumulated in bfloat16.",
-        vjp=_reduced(add1, _short_sum),
-    ),
-    Mutant(
-        op="add1",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="ds is added into a buffer that is never set to zero.",
-        make=mutate.accumulated(add1.vjp, -1),
-    ),
+        ("scalar-missing", "G", "typical"): (
+            "The scalar is taken for a constant: no gradient.",
+            mutate.output(add1.vjp, 1, mutate.nothing),
+        ),
+        ("first-matrix-only", "W I B", "cube"): (
+            "ds is summed over the last two axes of the first matrix.",
+            _reduced(
+                add1,
+                lambda xp, g, like: xp.reduce_to(mutate.first_entry(2)(xp, g), like),
+            ),
+        ),
+        ("trace", "I B W", "square"): (
+            "One index runs over rows and columns: a square's diagonal is summed.",
+            _reduced(add1, _trace),
+        ),
+        ("no-tail", "W T", "long"): (
+            "Vectors of four; their remainder is left out of ds.",
+            _reduced(
+                add1,
+                lambda xp, g, like: xp.reduce_to(mutate.whole_blocks(4)(xp, g), like),
+            ),
+        ),
+        ("shapeless", "B", "one-element-tensor"): (
+            "ds has no axes, whatever the scalar has.",
+            add1_shapeless_vjp,
+        ),
+        ("short-accumulator", "O", "long"): (
+            "ds is accumulated in bfloat16.",
+            _reduced(add1, _short_sum),
+        ),
+        ("never-cleared", "A", "typical"): (
+            "ds is added into a buffer that is never set to zero.",
+            {"make": mutate.accumulated(add1.vjp, -1)},
+        ),
+    },
 )
 
 # ── scale ────────────────────────────────────────────────────────────────────────────────────
@@ -700,106 +462,62 @@ def scale_shapeless_vjp(xp, ct, x, s):
     return ct * s, xp.sum(ct * x)
 
 
-SCALE = (
-    Mutant(
-        op="scale",
-        name="mean",
-        label="R",
-        also=("B",),
-        killer="typical",
-        says="ds is the mean of ct*x where their sum belongs.",
-        modelled_on="ggml's commit log: use sum instead of mean for the gradient of scale's scalar",
-        vjp=_reduced(scale, _averaged),
-    ),
-    Mutant(
-        op="scale",
-        name="x-forgotten",
-        label="D",
-        also=("F",),
-        killer="typical",
-        says="ds is the sum of the cotangent, as add1's.",
-        vjp=scale_cotangent_only_vjp,
-    ),
-    Mutant(
-        op="scale",
-        name="output-for-input",
-        label="V",
-        also=("X", "D"),
-        killer="small-scalar",
-        says="ds reads the output, which was formed in place of x.",
-        vjp=scale_output_vjp,
-    ),
-    Mutant(
-        op="scale",
-        name="input-recovered",
-        label="N",
-        killer="zero-scalar",
-        says="x is recovered from the output, y/s: 0/0 where s is 0.",
-        vjp=scale_recovered_vjp,
-    ),
-    Mutant(
-        op="scale",
-        name="unscaled",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="dx is the cotangent, without the factor s.",
-        vjp=scale_unscaled_vjp,
-    ),
-    Mutant(
-        op="scale",
-        name="overwritten",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="ds is assigned in the loop, so the last element's product stays.",
-        vjp=_reduced(scale, lambda xp, g, like: xp.reshape(xp.reshape(g, (-1,))[-1:], like.shape)),
-    ),
-    Mutant(
-        op="scale",
-        name="first-matrix-only",
-        label="W",
-        also=("I", "B"),
-        killer="cube",
-        says="ds is summed over the last two axes of the first matrix.",
-        vjp=_reduced(
-            scale,
-            lambda xp, g, like: xp.reduce_to(mutate.first_entry(2)(xp, g), like),
+MUTANTS += mutant_table(
+    "scale",
+    {
+        ("mean", "R B", "typical"): (
+            "ds is the mean of ct*x where their sum belongs.",
+            _reduced(scale, _averaged),
+            {
+                "modelled_on": (
+                    "ggml's commit log: use sum instead of mean for the gradient of scale's scalar"
+                )
+            },
         ),
-    ),
-    Mutant(
-        op="scale",
-        name="cotangent-transposed",
-        label="L",
-        also=("W",),
-        killer="square",
-        says="ds multiplies x by the transposed cotangent of a square.",
-        vjp=scale_transposed_vjp,
-    ),
-    Mutant(
-        op="scale",
-        name="shapeless",
-        label="B",
-        killer="one-element-tensor",
-        says="ds has no axes, whatever the scalar has.",
-        vjp=scale_shapeless_vjp,
-    ),
-    Mutant(
-        op="scale",
-        name="short-accumulator",
-        label="O",
-        killer="long",
-        says="ds is accumulated in bfloat16.",
-        vjp=_reduced(scale, _short_sum),
-    ),
-    Mutant(
-        op="scale",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="ds is added into a buffer that is never set to zero.",
-        make=mutate.accumulated(scale.vjp, -1),
-    ),
+        ("x-forgotten", "D F", "typical"): (
+            "ds is the sum of the cotangent, as add1's.",
+            scale_cotangent_only_vjp,
+        ),
+        ("output-for-input", "V X D", "small-scalar"): (
+            "ds reads the output, which was formed in place of x.",
+            scale_output_vjp,
+        ),
+        ("input-recovered", "N", "zero-scalar"): (
+            "x is recovered from the output, y/s: 0/0 where s is 0.",
+            scale_recovered_vjp,
+        ),
+        ("unscaled", "F D", "typical"): (
+            "dx is the cotangent, without the factor s.",
+            scale_unscaled_vjp,
+        ),
+        ("overwritten", "A B", "typical"): (
+            "ds is assigned in the loop, so the last element's product stays.",
+            _reduced(scale, lambda xp, g, like: xp.reshape(xp.reshape(g, (-1,))[-1:], like.shape)),
+        ),
+        ("first-matrix-only", "W I B", "cube"): (
+            "ds is summed over the last two axes of the first matrix.",
+            _reduced(
+                scale,
+                lambda xp, g, like: xp.reduce_to(mutate.first_entry(2)(xp, g), like),
+            ),
+        ),
+        ("cotangent-transposed", "L W", "square"): (
+            "ds multiplies x by the transposed cotangent of a square.",
+            scale_transposed_vjp,
+        ),
+        ("shapeless", "B", "one-element-tensor"): (
+            "ds has no axes, whatever the scalar has.",
+            scale_shapeless_vjp,
+        ),
+        ("short-accumulator", "O", "long"): (
+            "ds is accumulated in bfloat16.",
+            _reduced(scale, _short_sum),
+        ),
+        ("never-cleared", "A", "typical"): (
+            "ds is added into a buffer that is never set to zero.",
+            {"make": mutate.accumulated(scale.vjp, -1)},
+        ),
+    },
 )
 
 # ── neg ──────────────────────────────────────────────────────────────────────────────────────
@@ -817,67 +535,39 @@ def neg_squared_vjp(xp, ct, x):
     return ct * (-(x * x) / (x * x))
 
 
-NEG = (
-    Mutant(
-        op="neg",
-        name="passed-on",
-        label="S",
-        killer="typical",
-        says="The cotangent is passed on as it came.",
-        vjp=mutate.negated(neg.vjp, 0),
-    ),
-    Mutant(
-        op="neg",
-        name="slope-recovered",
-        label="N",
-        killer="zeros",
-        says="The slope is recovered as y/x: 0/0 where x is 0.",
-        vjp=neg_recovered_vjp,
-    ),
-    Mutant(
-        op="neg",
-        name="slope-overflows",
-        label="O",
-        also=("N",),
-        killer="huge",
-        dtype="float32",
-        says="The slope is recovered as y*x/x^2, which overflows.",
-        vjp=neg_squared_vjp,
-    ),
-    Mutant(
-        op="neg",
-        name="constant",
-        label="U",
-        killer="typical",
-        says="The gradient is -1, whatever the cotangent.",
-        vjp=mutate.cotangent(neg.vjp, mutate.ones),
-    ),
-    Mutant(
-        op="neg",
-        name="magnitude",
-        label="NL",
-        killer="typical",
-        says="The gradient is made negative instead of negated.",
-        vjp=neg_magnitude_vjp,
-    ),
-    Mutant(
-        op="neg",
-        name="square-transposed",
-        label="L",
-        also=("W",),
-        killer="square",
-        says="The gradient is transposed where rows and columns are as many.",
-        vjp=mutate.output(neg.vjp, 0, mutate.transposed),
-    ),
-    Mutant(
-        op="neg",
-        name="no-tail",
-        label="W",
-        also=("A",),
-        killer="single",
-        says="Vectors of four; their remainder is never written.",
-        vjp=mutate.output(neg.vjp, 0, mutate.whole_blocks(4)),
-    ),
+MUTANTS += mutant_table(
+    "neg",
+    {
+        ("passed-on", "S", "typical"): (
+            "The cotangent is passed on as it came.",
+            mutate.negated(neg.vjp, 0),
+        ),
+        ("slope-recovered", "N", "zeros"): (
+            "The slope is recovered as y/x: 0/0 where x is 0.",
+            neg_recovered_vjp,
+        ),
+        ("slope-overflows", "O N", "huge"): (
+            "The slope is recovered as y*x/x^2, which overflows.",
+            neg_squared_vjp,
+            {"dtype": "float32"},
+        ),
+        ("constant", "U", "typical"): (
+            "The gradient is -1, whatever the cotangent.",
+            mutate.cotangent(neg.vjp, mutate.ones),
+        ),
+        ("magnitude", "NL", "typical"): (
+            "The gradient is made negative instead of negated.",
+            neg_magnitude_vjp,
+        ),
+        ("square-transposed", "L W", "square"): (
+            "The gradient is transposed where rows and columns are as many.",
+            mutate.output(neg.vjp, 0, mutate.transposed),
+        ),
+        ("no-tail", "W A", "single"): (
+            "Vectors of four; their remainder is never written.",
+            mutate.output(neg.vjp, 0, mutate.whole_blocks(4)),
+        ),
+    },
 )
 
 # ── sqr ──────────────────────────────────────────────────────────────────────────────────────
@@ -899,76 +589,43 @@ def sqr_cube_vjp(xp, ct, x):
     return ct * (2 * (x * x * x) / (x * x))
 
 
-SQR = (
-    Mutant(
-        op="sqr",
-        name="two-missing",
-        label="F",
-        killer="typical",
-        says="The slope is x, without its factor 2.",
-        vjp=mutate.scaled(sqr.vjp, 0, 0.5),
-    ),
-    Mutant(
-        op="sqr",
-        name="output-for-input",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="The slope is 2y.",
-        vjp=mutate.primal(sqr.vjp, 0, lambda xp, x: x * x),
-    ),
-    Mutant(
-        op="sqr",
-        name="root-of-output",
-        label="S",
-        also=("D",),
-        killer="negative",
-        says="The slope is recovered as 2*sqrt(y), which is positive.",
-        vjp=sqr_root_vjp,
-    ),
-    Mutant(
-        op="sqr",
-        name="slope-recovered",
-        label="N",
-        killer="zeros",
-        says="The slope is recovered as 2y/x: 0/0 where x is 0.",
-        vjp=sqr_recovered_vjp,
-    ),
-    Mutant(
-        op="sqr",
-        name="cotangent-squared",
-        label="NL",
-        killer="typical",
-        says="The cotangent is multiplied in twice.",
-        vjp=sqr_squared_vjp,
-    ),
-    Mutant(
-        op="sqr",
-        name="cube-overflows",
-        label="O",
-        also=("N",),
-        killer="huge",
-        dtype="float32",
-        says="The slope is taken as 2x^3/x^2, whose cube overflows.",
-        vjp=sqr_cube_vjp,
-    ),
-    Mutant(
-        op="sqr",
-        name="flushed",
-        label="O",
-        killer="tiny",
-        says="Gradients below 1e-10 are flushed to 0.",
-        vjp=mutate.output(sqr.vjp, 0, mutate.flushed(1e-10)),
-    ),
-    Mutant(
-        op="sqr",
-        name="no-tail",
-        label="W",
-        also=("A",),
-        killer="single",
-        says="Vectors of four; their remainder is never written.",
-        vjp=mutate.output(sqr.vjp, 0, mutate.whole_blocks(4)),
-    ),
+MUTANTS += mutant_table(
+    "sqr",
+    {
+        ("two-missing", "F", "typical"): (
+            "The slope is x, without its factor 2.",
+            mutate.scaled(sqr.vjp, 0, 0.5),
+        ),
+        ("output-for-input", "V D", "typical"): (
+            "The slope is 2y.",
+            mutate.primal(sqr.vjp, 0, lambda xp, x: x * x),
+        ),
+        ("root-of-output", "S D", "negative"): (
+            "The slope is recovered as 2*sqrt(y), which is positive.",
+            sqr_root_vjp,
+        ),
+        ("slope-recovered", "N", "zeros"): (
+            "The slope is recovered as 2y/x: 0/0 where x is 0.",
+            sqr_recovered_vjp,
+        ),
+        ("cotangent-squared", "NL", "typical"): (
+            "The cotangent is multiplied in twice.",
+            sqr_squared_vjp,
+        ),
+        ("cube-overflows", "O N", "huge"): (
+            "The slope is taken as 2x^3/x^2, whose cube overflows.",
+            sqr_cube_vjp,
+            {"dtype": "float32"},
+        ),
+        ("flushed", "O", "tiny"): (
+            "Gradients below 1e-10 are flushed to 0.",
+            mutate.output(sqr.vjp, 0, mutate.flushed(1e-10)),
+        ),
+        ("no-tail", "W A", "single"): (
+            "Vectors of four; their remainder is never written.",
+            mutate.output(sqr.vjp, 0, mutate.whole_blocks(4)),
+        ),
+    },
 )
 
 # ── exp ──────────────────────────────────────────────────────────────────────────────────────
@@ -996,91 +653,50 @@ def exp_in_place_vjp(xp, ct, x):
     return ct
 
 
-EXP = (
-    Mutant(
-        op="exp",
-        name="power-rule",
-        label="D",
-        killer="typical",
-        says="The slope is x*exp(x - 1), by the rule for powers.",
-        vjp=exp_power_rule_vjp,
-    ),
-    Mutant(
-        op="exp",
-        name="exponential-of-output",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="The saved output is taken for x, and its exponential for the slope.",
-        vjp=mutate.primal(exp.vjp, 0, lambda xp, x: xp.exp(x)),
-    ),
-    Mutant(
-        op="exp",
-        name="minus-one",
-        label="T",
-        also=("D",),
-        killer="tail",
-        says="The slope is the value of expm1: -1 in the tail.",
-        vjp=exp_minus_one_vjp,
-    ),
-    Mutant(
-        op="exp",
-        name="clipped",
-        label="D",
-        killer="large",
-        says="The exponent is clipped at 20 in backward alone.",
-        vjp=exp_clipped_vjp,
-    ),
-    Mutant(
-        op="exp",
-        name="base-two",
-        label="F",
-        killer="typical",
-        says="The slope has the factor log 2 of exp2.",
-        vjp=mutate.scaled(exp.vjp, 0, lambda xp, x: xp.log(xp.full((), "2"))),
-    ),
-    Mutant(
-        op="exp",
-        name="divided-by-output",
-        label="N",
-        also=("O",),
-        killer="underflow",
-        says="The slope is taken as y^2/y: 0/0 where y underflows.",
-        vjp=exp_recovered_vjp,
-    ),
-    Mutant(
-        op="exp",
-        name="flushed",
-        label="O",
-        killer="tail",
-        says="Gradients below 1e-7 are flushed to 0.",
-        vjp=mutate.output(exp.vjp, 0, mutate.flushed(1e-7)),
-    ),
-    Mutant(
-        op="exp",
-        name="in-place",
-        label="X",
-        killer="typical",
-        says="The slope is multiplied into the caller's cotangent.",
-        vjp=exp_in_place_vjp,
-    ),
-    Mutant(
-        op="exp",
-        name="constant",
-        label="U",
-        killer="typical",
-        says="The gradient is y, whatever the cotangent.",
-        vjp=mutate.cotangent(exp.vjp, mutate.ones),
-    ),
-    Mutant(
-        op="exp",
-        name="no-tail",
-        label="W",
-        also=("A",),
-        killer="single",
-        says="Vectors of four; their remainder is never written.",
-        vjp=mutate.output(exp.vjp, 0, mutate.whole_blocks(4)),
-    ),
+MUTANTS += mutant_table(
+    "exp",
+    {
+        ("power-rule", "D", "typical"): (
+            "The slope is x*exp(x - 1), by the rule for powers.",
+            exp_power_rule_vjp,
+        ),
+        ("exponential-of-output", "V D", "typical"): (
+            "The saved output is taken for x, and its exponential for the slope.",
+            mutate.primal(exp.vjp, 0, lambda xp, x: xp.exp(x)),
+        ),
+        ("minus-one", "T D", "tail"): (
+            "The slope is the value of expm1: -1 in the tail.",
+            exp_minus_one_vjp,
+        ),
+        ("clipped", "D", "large"): (
+            "The exponent is clipped at 20 in backward alone.",
+            exp_clipped_vjp,
+        ),
+        ("base-two", "F", "typical"): (
+            "The slope has the factor log 2 of exp2.",
+            mutate.scaled(exp.vjp, 0, lambda xp, x: xp.log(xp.full((), "2"))),
+        ),
+        ("divided-by-output", "N O", "underflow"): (
+            "The slope is taken as y^2/y: 0/0 where y underflows.",
+            exp_recovered_vjp,
+        ),
+        ("flushed", "O", "tail"): (
+            "Gradients below 1e-7 are flushed to 0.",
+            mutate.output(exp.vjp, 0, mutate.flushed(1e-7)),
+        ),
+        ("in-place", "X", "typical"): (
+            "The slope is multiplied into the caller's cotangent.",
+            exp_in_place_vjp,
+        ),
+        ("constant", "U", "typical"): (
+            "The gradient is y, whatever the cotangent.",
+            mutate.cotangent(exp.vjp, mutate.ones),
+        ),
+        ("no-tail", "W A", "single"): (
+            "Vectors of four; their remainder is never written.",
+            mutate.output(exp.vjp, 0, mutate.whole_blocks(4)),
+        ),
+    },
 )
 
 # ── sqrt ─────────────────────────────────────────────────────────────────────────────────────
@@ -1110,84 +726,47 @@ def sqrt_downwards_vjp(xp, ct, x):
     return xp.where(x > 0, 1.0, -1.0) * (ct / (2 * xp.sqrt(x)))
 
 
-SQRT = (
-    Mutant(
-        op="sqrt",
-        name="half-missing",
-        label="F",
-        killer="typical",
-        says="The slope is 1/y, without its factor 1/2.",
-        vjp=mutate.scaled(sqrt.vjp, 0, 2.0),
-    ),
-    Mutant(
-        op="sqrt",
-        name="input-for-output",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="The slope is 1/(2x): the input was saved, the output is expected.",
-        vjp=sqrt_of_input_vjp,
-    ),
-    Mutant(
-        op="sqrt",
-        name="eps",
-        label="E",
-        killer="kink",
-        says="An eps under the fraction bar bends the slope beside 0.",
-        vjp=sqrt_eps_vjp,
-    ),
-    Mutant(
-        op="sqrt",
-        name="nan-at-zero",
-        label="N",
-        also=("K",),
-        killer="kink",
-        says="The slope is taken as y/(2x): 0/0 at 0.",
-        vjp=sqrt_rational_vjp,
-    ),
-    Mutant(
-        op="sqrt",
-        name="square-overflows",
-        label="O",
-        killer="large",
-        dtype="float32",
-        says="The slope is taken as x*y/(2x^2), whose denominator overflows.",
-        vjp=sqrt_squared_vjp,
-    ),
-    Mutant(
-        op="sqrt",
-        name="reciprocal-root",
-        label="D",
-        killer="typical",
-        says="The slope is that of 1/sqrt(x), but for its sign.",
-        vjp=sqrt_reciprocal_vjp,
-    ),
-    Mutant(
-        op="sqrt",
-        name="downwards-at-zero",
-        label="K",
-        also=("S",),
-        killer="kink",
-        says="The infinite slope at 0 has the wrong sign, as after a division by -0.",
-        vjp=sqrt_downwards_vjp,
-    ),
-    Mutant(
-        op="sqrt",
-        name="half-precision",
-        label="O",
-        killer="typical",
-        says="The gradient passes through float16.",
-        vjp=mutate.output(sqrt.vjp, 0, mutate.half),
-    ),
-    Mutant(
-        op="sqrt",
-        name="no-tail",
-        label="W",
-        also=("A",),
-        killer="single",
-        says="Vectors of four; their remainder is never written.",
-        vjp=mutate.output(sqrt.vjp, 0, mutate.whole_blocks(4)),
-    ),
+MUTANTS += mutant_table(
+    "sqrt",
+    {
+        ("half-missing", "F", "typical"): (
+            "The slope is 1/y, without its factor 1/2.",
+            mutate.scaled(sqrt.vjp, 0, 2.0),
+        ),
+        ("input-for-output", "V D", "typical"): (
+            "The slope is 1/(2x): the input was saved, the output is expected.",
+            sqrt_of_input_vjp,
+        ),
+        ("eps", "E", "kink"): (
+            "An eps under the fraction bar bends the slope beside 0.",
+            sqrt_eps_vjp,
+        ),
+        ("nan-at-zero", "N K", "kink"): (
+            "The slope is taken as y/(2x): 0/0 at 0.",
+            sqrt_rational_vjp,
+        ),
+        ("square-overflows", "O", "large"): (
+            "The slope is taken as x*y/(2x^2), whose denominator overflows.",
+            sqrt_squared_vjp,
+            {"dtype": "float32"},
+        ),
+        ("reciprocal-root", "D", "typical"): (
+            "The slope is that of 1/sqrt(x), but for its sign.",
+            sqrt_reciprocal_vjp,
+        ),
+        ("downwards-at-zero", "K S", "kink"): (
+            "The infinite slope at 0 has the wrong sign, as after a division by -0.",
+            sqrt_downwards_vjp,
+        ),
+        ("half-precision", "O", "typical"): (
+            "The gradient passes through float16.",
+            mutate.output(sqrt.vjp, 0, mutate.half),
+        ),
+        ("no-tail", "W A", "single"): (
+            "Vectors of four; their remainder is never written.",
+            mutate.output(sqrt.vjp, 0, mutate.whole_blocks(4)),
+        ),
+    },
 )
 
 # ── log ──────────────────────────────────────────────────────────────────────────────────────
@@ -1217,83 +796,40 @@ def log_downwards_vjp(xp, ct, x):
     return xp.where(x > 0, 1.0, -1.0) * (ct / x)
 
 
-LOG = (
-    Mutant(
-        op="log",
-        name="output-for-input",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="The slope is 1/y.",
-        vjp=log_of_output_vjp,
-    ),
-    Mutant(
-        op="log",
-        name="undifferentiated",
-        label="D",
-        killer="typical",
-        says="The logarithm itself stands in place of its slope.",
-        vjp=log_undifferentiated_vjp,
-    ),
-    Mutant(
-        op="log",
-        name="base-two",
-        label="F",
-        killer="typical",
-        says="The slope is that of log2.",
-        vjp=mutate.scaled(log.vjp, 0, lambda xp, x: 1 / xp.log(xp.full((), "2"))),
-    ),
-    Mutant(
-        op="log",
-        name="eps",
-        label="E",
-        killer="kink",
-        says="An eps under the fraction bar bends the slope beside 0.",
-        vjp=log_eps_vjp,
-    ),
-    Mutant(
-        op="log",
-        name="floor",
-        label="E",
-        killer="kink",
-        says="x is kept above 1e-6 in backward alone.",
-        vjp=log_floor_vjp,
-    ),
-    Mutant(
-        op="log",
-        name="nan-at-zero",
-        label="N",
-        also=("K",),
-        killer="kink",
-        says="The slope is taken as x/x^2: 0/0 at 0.",
-        vjp=log_rational_vjp,
-    ),
-    Mutant(
-        op="log",
-        name="downwards-at-zero",
-        label="K",
-        also=("S",),
-        killer="kink",
-        says="The infinite slope at 0 has the wrong sign, that of the value.",
-        vjp=log_downwards_vjp,
-    ),
-    Mutant(
-        op="log",
-        name="flushed",
-        label="O",
-        killer="large",
-        says="Gradients below 1e-10 are flushed to 0.",
-        vjp=mutate.output(log.vjp, 0, mutate.flushed(1e-10)),
-    ),
-    Mutant(
-        op="log",
-        name="no-tail",
-        label="W",
-        also=("A",),
-        killer="single",
-        says="Vectors of four; their remainder is never written.",
-        vjp=mutate.output(log.vjp, 0, mutate.whole_blocks(4)),
-    ),
+MUTANTS += mutant_table(
+    "log",
+    {
+        ("output-for-input", "V D", "typical"): ("The slope is 1/y.", log_of_output_vjp),
+        ("undifferentiated", "D", "typical"): (
+            "The logarithm itself stands in place of its slope.",
+            log_undifferentiated_vjp,
+        ),
+        ("base-two", "F", "typical"): (
+            "The slope is that of log2.",
+            mutate.scaled(log.vjp, 0, lambda xp, x: 1 / xp.log(xp.full((), "2"))),
+        ),
+        ("eps", "E", "kink"): (
+            "An eps under the fraction bar bends the slope beside 0.",
+            log_eps_vjp,
+        ),
+        ("floor", "E", "kink"): ("x is kept above 1e-6 in backward alone.", log_floor_vjp),
+        ("nan-at-zero", "N K", "kink"): (
+            "The slope is taken as x/x^2: 0/0 at 0.",
+            log_rational_vjp,
+        ),
+        ("downwards-at-zero", "K S", "kink"): (
+            "The infinite slope at 0 has the wrong sign, that of the value.",
+            log_downwards_vjp,
+        ),
+        ("flushed", "O", "large"): (
+            "Gradients below 1e-10 are flushed to 0.",
+            mutate.output(log.vjp, 0, mutate.flushed(1e-10)),
+        ),
+        ("no-tail", "W A", "single"): (
+            "Vectors of four; their remainder is never written.",
+            mutate.output(log.vjp, 0, mutate.whole_blocks(4)),
+        ),
+    },
 )
 
 # ── abs ──────────────────────────────────────────────────────────────────────────────────────
@@ -1323,82 +859,37 @@ def abs_steep_vjp(xp, ct, x):
     return xp.where(x == 0, 2 * ct, ct * xp.sign(x))
 
 
-ABS = (
-    Mutant(
-        op="abs",
-        name="sign-of-output",
-        label="V",
-        also=("D", "S"),
-        killer="typical",
-        says="The sign is taken of the output, which has lost it.",
-        vjp=abs_of_output_vjp,
-    ),
-    Mutant(
-        op="abs",
-        name="by-input",
-        label="D",
-        killer="typical",
-        says="The slope is x, not its sign.",
-        vjp=abs_by_input_vjp,
-    ),
-    Mutant(
-        op="abs",
-        name="negated",
-        label="S",
-        killer="typical",
-        says="The comparison is the wrong way round.",
-        vjp=mutate.negated(abs_.vjp, 0),
-    ),
-    Mutant(
-        op="abs",
-        name="nan-at-zero",
-        label="N",
-        also=("K",),
-        killer="all-zero",
-        says="The slope is x/|x|: 0/0 at 0.",
-        vjp=abs_divided_vjp,
-    ),
-    Mutant(
-        op="abs",
-        name="eps",
-        label="E",
-        killer="kink",
-        says="The slope is x/(|x| + 1e-8), too small beside 0.",
-        vjp=abs_eps_vjp,
-    ),
-    Mutant(
-        op="abs",
-        name="smooth",
-        label="D",
-        killer="typical",
-        says="The slope is that of a smooth stand-in, tanh(8x).",
-        vjp=abs_smooth_vjp,
-    ),
-    Mutant(
-        op="abs",
-        name="both-sides-at-zero",
-        label="K",
-        killer="kink",
-        says="At 0 both branches add their cotangent, x >= 0 and -x >= 0.",
-        vjp=abs_steep_vjp,
-    ),
-    Mutant(
-        op="abs",
-        name="constant",
-        label="U",
-        killer="typical",
-        says="The gradient is the sign, whatever the cotangent.",
-        vjp=mutate.cotangent(abs_.vjp, mutate.ones),
-    ),
-    Mutant(
-        op="abs",
-        name="no-tail",
-        label="W",
-        also=("A",),
-        killer="single",
-        says="Vectors of four; their remainder is never written.",
-        vjp=mutate.output(abs_.vjp, 0, mutate.whole_blocks(4)),
-    ),
+MUTANTS += mutant_table(
+    "abs",
+    {
+        ("sign-of-output", "V D S", "typical"): (
+            "The sign is taken of the output, which has lost it.",
+            abs_of_output_vjp,
+        ),
+        ("by-input", "D", "typical"): ("The slope is x, not its sign.", abs_by_input_vjp),
+        ("negated", "S", "typical"): (
+            "The comparison is the wrong way round.",
+            mutate.negated(abs_.vjp, 0),
+        ),
+        ("nan-at-zero", "N K", "all-zero"): ("The slope is x/|x|: 0/0 at 0.", abs_divided_vjp),
+        ("eps", "E", "kink"): ("The slope is x/(|x| + 1e-8), too small beside 0.", abs_eps_vjp),
+        ("smooth", "D", "typical"): (
+            "The slope is that of a smooth stand-in, tanh(8x).",
+            abs_smooth_vjp,
+        ),
+        ("both-sides-at-zero", "K", "kink"): (
+            "At 0 both branches add their cotangent, x >= 0 and -x >= 0.",
+            abs_steep_vjp,
+        ),
+        ("constant", "U", "typical"): (
+            "The gradient is the sign, whatever the cotangent.",
+            mutate.cotangent(abs_.vjp, mutate.ones),
+        ),
+        ("no-tail", "W A", "single"): (
+            "Vectors of four; their remainder is never written.",
+            mutate.output(abs_.vjp, 0, mutate.whole_blocks(4)),
+        ),
+    },
 )
 
 # ── sgn ──────────────────────────────────────────────────────────────────────────────────────
@@ -1430,70 +921,41 @@ def _not_initialised() -> Callable[..., Any]:
 
     def leftover(xp: Any, ct: Any, x: Any) -> Any:
         found = memory.get(x.shape, xp.zeros_like(x))
-        memory[x.shape] = ct.copy()  # what the allocator hands out next
+        memory[x.shape] = ct.copy()  # the memory that the allocator returns next
         return found
 
     return leftover
 
 
-SGN = (
-    Mutant(
-        op="sgn",
-        name="straight-through",
-        label="D",
-        killer="typical",
-        says="The cotangent passes as if sgn were the identity.",
-        vjp=passed_on_vjp,
-    ),
-    Mutant(
-        op="sgn",
-        name="straight-through-clipped",
-        label="D",
-        killer="typical",
-        says="The cotangent passes where |x| <= 1, as for binary networks.",
-        vjp=sgn_clipped_vjp,
-    ),
-    Mutant(
-        op="sgn",
-        name="slope-of-abs",
-        label="D",
-        killer="wide",
-        says="The sign is returned as the slope: that is the slope of |x|.",
-        vjp=sgn_of_abs_vjp,
-    ),
-    Mutant(
-        op="sgn",
-        name="missing",
-        label="G",
-        killer="typical",
-        says="Zero everywhere is taken for no gradient at all.",
-        vjp=mutate.output(sgn.vjp, 0, mutate.nothing),
-    ),
-    Mutant(
-        op="sgn",
-        name="quotient-rule",
-        label="N",
-        also=("K",),
-        killer="all-zero",
-        says="x/|x| is differentiated by the quotient rule: 0/0 at 0.",
-        vjp=sgn_quotient_vjp,
-    ),
-    Mutant(
-        op="sgn",
-        name="jump-differentiated",
-        label="K",
-        killer="kink",
-        says="At 0 the jump is given a slope.",
-        vjp=sgn_at_zero_vjp,
-    ),
-    Mutant(
-        op="sgn",
-        name="not-initialised",
-        label="A",
-        killer="typical",
-        says="The gradient's buffer is never written, because nothing is to be added.",
-        make=_not_initialised,
-    ),
+MUTANTS += mutant_table(
+    "sgn",
+    {
+        ("straight-through", "D", "typical"): (
+            "The cotangent passes as if sgn were the identity.",
+            passed_on_vjp,
+        ),
+        ("straight-through-clipped", "D", "typical"): (
+            "The cotangent passes where |x| <= 1, as for binary networks.",
+            sgn_clipped_vjp,
+        ),
+        ("slope-of-abs", "D", "wide"): (
+            "The sign is returned as the slope: that is the slope of |x|.",
+            sgn_of_abs_vjp,
+        ),
+        ("missing", "G", "typical"): (
+            "Zero everywhere is taken for no gradient at all.",
+            mutate.output(sgn.vjp, 0, mutate.nothing),
+        ),
+        ("quotient-rule", "N K", "all-zero"): (
+            "x/|x| is differentiated by the quotient rule: 0/0 at 0.",
+            sgn_quotient_vjp,
+        ),
+        ("jump-differentiated", "K", "kink"): ("At 0 the jump is given a slope.", sgn_at_zero_vjp),
+        ("not-initialised", "A", "typical"): (
+            "The gradient's buffer is never written, because nothing is to be added.",
+            {"make": _not_initialised},
+        ),
+    },
 )
 
 # ── step ─────────────────────────────────────────────────────────────────────────────────────
@@ -1524,65 +986,33 @@ def step_divided_vjp(xp, ct, x, *, at_zero=0.0):
     return 0 * ct / x
 
 
-STEP = (
-    Mutant(
-        op="step",
-        name="slope-of-relu",
-        label="D",
-        killer="typical",
-        says="The step is returned as the slope: that is the slope of relu.",
-        vjp=step_relu_vjp,
-    ),
-    Mutant(
-        op="step",
-        name="straight-through",
-        label="D",
-        killer="typical",
-        says="The cotangent passes as if step were the identity.",
-        vjp=step_identity_vjp,
-    ),
-    Mutant(
-        op="step",
-        name="surrogate",
-        label="D",
-        killer="typical",
-        says="The slope is a sigmoid's, as for spiking networks.",
-        vjp=step_surrogate_vjp,
-    ),
-    Mutant(
-        op="step",
-        name="missing",
-        label="G",
-        killer="typical",
-        says="Zero everywhere is taken for no gradient at all.",
-        vjp=mutate.output(step.vjp, 0, mutate.nothing),
-    ),
-    Mutant(
-        op="step",
-        name="jump-differentiated",
-        label="K",
-        killer="kink",
-        says="At 0 the jump is given a slope.",
-        vjp=step_jump_vjp,
-    ),
-    Mutant(
-        op="step",
-        name="value-at-zero",
-        label="K",
-        killer="kink",
-        dialects=("half", "closed"),
-        says="The value at 0 is taken for the slope there.",
-        vjp=step_value_vjp,
-    ),
-    Mutant(
-        op="step",
-        name="nan-at-zero",
-        label="N",
-        also=("K",),
-        killer="all-zero",
-        says="The zero is computed as 0/x.",
-        vjp=step_divided_vjp,
-    ),
+MUTANTS += mutant_table(
+    "step",
+    {
+        ("slope-of-relu", "D", "typical"): (
+            "The step is returned as the slope: that is the slope of relu.",
+            step_relu_vjp,
+        ),
+        ("straight-through", "D", "typical"): (
+            "The cotangent passes as if step were the identity.",
+            step_identity_vjp,
+        ),
+        ("surrogate", "D", "typical"): (
+            "The slope is a sigmoid's, as for spiking networks.",
+            step_surrogate_vjp,
+        ),
+        ("missing", "G", "typical"): (
+            "Zero everywhere is taken for no gradient at all.",
+            mutate.output(step.vjp, 0, mutate.nothing),
+        ),
+        ("jump-differentiated", "K", "kink"): ("At 0 the jump is given a slope.", step_jump_vjp),
+        ("value-at-zero", "K", "kink"): (
+            "The value at 0 is taken for the slope there.",
+            step_value_vjp,
+            {"dialects": ("half", "closed")},
+        ),
+        ("nan-at-zero", "N K", "all-zero"): ("The zero is computed as 0/x.", step_divided_vjp),
+    },
 )
 
 # ── pow ──────────────────────────────────────────────────────────────────────────────────────
@@ -1640,153 +1070,89 @@ def pow_base_kept_vjp(xp, ct, x, y=None, *, exponent=2.0):
     return ct * (y * xp.power(x, y - 1)), pow_.vjp(xp, ct, x, y)[1]
 
 
-POW = (
-    Mutant(
-        op="pow",
-        name="exponent-undiminished",
-        label="D",
-        killer="typical",
-        says="dx is y*x^y, where y*x^(y-1) belongs.",
-        vjp=pow_undiminished_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="output-over-base",
-        label="N",
-        killer="base-zero",
-        says="dx is y*z/x: 0/0 at a base of 0.",
-        dialects=("real",),
-        vjp=pow_divided_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="output-over-base-integer",
-        label="N",
-        killer="exponent-2",
-        says="The slope is n*z/x: 0/0 at a base of 0.",
-        dialects=("integer",),
-        vjp=pow_divided_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="log-of-exponent",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="dy has log|y| where log x belongs.",
-        dialects=("real",),
-        vjp=pow_log_of_exponent_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="log-of-zero",
-        label="N",
-        killer="base-zero",
-        says="dy is z*log x without a guard: 0*(-inf) at a base of 0.",
-        dialects=("real",),
-        vjp=pow_log_of_zero_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="slots-swapped",
-        label="G",
-        killer="typical",
-        says="Base and exponent get each other's gradient.",
-        dialects=("real",),
-        vjp=pow_swapped_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="exponent-missing",
-        label="G",
-        killer="typical",
-        says="The exponent is taken for a constant: no gradient.",
-        dialects=("real",),
-        vjp=mutate.output(pow_.vjp, 1, mutate.nothing),
-    ),
-    Mutant(
-        op="pow",
-        name="guard-misplaced",
-        label="D",
-        killer="exponent-zero",
-        says="The guard for an exponent of 0 zeroes dy too, which is log x there.",
-        dialects=("real",),
-        vjp=pow_guard_misplaced_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="mean",
-        label="R",
-        also=("B",),
-        killer="row",
-        says="dy is the mean over the repetitions.",
-        dialects=("real",),
-        vjp=_reduced(pow_, _averaged),
-    ),
-    Mutant(
-        op="pow",
-        name="base-kept",
-        label="B",
-        killer="base-row",
-        says="dx keeps the output's shape where the base is repeated.",
-        dialects=("real",),
-        vjp=pow_base_kept_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="exponent-ignored",
-        label="P",
-        killer="negative-base",
-        says="Backward is that of the square, whatever the exponent.",
-        dialects=PRODUCTS,
-        vjp=mutate.attribute(pow_.vjp, exponent=2.0),
-    ),
-    Mutant(
-        op="pow",
-        name="exponent-rounded",
-        label="P",
-        killer="exponent-half",
-        says="The exponent is kept as an integer for backward.",
-        dialects=PRODUCTS,
-        vjp=mutate.attribute(pow_.vjp, exponent=lambda exponent: float(int(exponent))),
-    ),
-    Mutant(
-        op="pow",
-        name="exponent-by-magnitude",
-        label="P",
-        killer="exponent-minus-2",
-        says="The exponent has lost its sign.",
-        dialects=PRODUCTS,
-        vjp=mutate.attribute(pow_.vjp, exponent=lambda exponent, **_: abs(exponent)),
-    ),
-    Mutant(
-        op="pow",
-        name="base-by-magnitude",
-        label="S",
-        also=("D",),
-        killer="exponent-2",
-        says="The slope takes |x|, so that even powers lose its sign.",
-        dialects=PRODUCTS,
-        vjp=pow_magnitude_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="through-logarithms",
-        label="N",
-        killer="negative-base",
-        says="x^(n-1) is computed as exp((n-1)*log x), NaN for a negative base.",
-        dialects=PRODUCTS,
-        vjp=pow_logarithmic_vjp,
-    ),
-    Mutant(
-        op="pow",
-        name="zeroth-power-unguarded",
-        label="N",
-        killer="exponent-0",
-        says="The slope of x^0 is computed as 0*x^-1: 0*inf at a base of 0.",
-        dialects=PRODUCTS,
-        vjp=pow_unguarded_vjp,
-    ),
+MUTANTS += mutant_table(
+    "pow",
+    {
+        ("exponent-undiminished", "D", "typical"): (
+            "dx is y*x^y, where y*x^(y-1) belongs.",
+            pow_undiminished_vjp,
+        ),
+        ("output-over-base", "N", "base-zero"): (
+            "dx is y*z/x: 0/0 at a base of 0.",
+            pow_divided_vjp,
+            {"dialects": ("real",)},
+        ),
+        ("output-over-base-integer", "N", "exponent-2"): (
+            "The slope is n*z/x: 0/0 at a base of 0.",
+            pow_divided_vjp,
+            {"dialects": ("integer",)},
+        ),
+        ("log-of-exponent", "V D", "typical"): (
+            "dy has log|y| where log x belongs.",
+            pow_log_of_exponent_vjp,
+            {"dialects": ("real",)},
+        ),
+        ("log-of-zero", "N", "base-zero"): (
+            "dy is z*log x without a guard: 0*(-inf) at a base of 0.",
+            pow_log_of_zero_vjp,
+            {"dialects": ("real",)},
+        ),
+        ("slots-swapped", "G", "typical"): (
+            "Base and exponent get each other's gradient.",
+            pow_swapped_vjp,
+            {"dialects": ("real",)},
+        ),
+        ("exponent-missing", "G", "typical"): (
+            "The exponent is taken for a constant: no gradient.",
+            mutate.output(pow_.vjp, 1, mutate.nothing),
+            {"dialects": ("real",)},
+        ),
+        ("guard-misplaced", "D", "exponent-zero"): (
+            "The guard for an exponent of 0 zeroes dy too, which is log x there.",
+            pow_guard_misplaced_vjp,
+            {"dialects": ("real",)},
+        ),
+        ("mean", "R B", "row"): (
+            "dy is the mean over the repetitions.",
+            _reduced(pow_, _averaged),
+            {"dialects": ("real",)},
+        ),
+        ("base-kept", "B", "base-row"): (
+            "dx keeps the output's shape where the base is repeated.",
+            pow_base_kept_vjp,
+            {"dialects": ("real",)},
+        ),
+        ("exponent-ignored", "P", "negative-base"): (
+            "Backward is that of the square, whatever the exponent.",
+            mutate.attribute(pow_.vjp, exponent=2.0),
+            {"dialects": PRODUCTS},
+        ),
+        ("exponent-rounded", "P", "exponent-half"): (
+            "The exponent is kept as an integer for backward.",
+            mutate.attribute(pow_.vjp, exponent=lambda exponent: float(int(exponent))),
+            {"dialects": PRODUCTS},
+        ),
+        ("exponent-by-magnitude", "P", "exponent-minus-2"): (
+            "The exponent has lost its sign.",
+            mutate.attribute(pow_.vjp, exponent=lambda exponent, **_: abs(exponent)),
+            {"dialects": PRODUCTS},
+        ),
+        ("base-by-magnitude", "S D", "exponent-2"): (
+            "The slope takes |x|, so that even powers lose its sign.",
+            pow_magnitude_vjp,
+            {"dialects": PRODUCTS},
+        ),
+        ("through-logarithms", "N", "negative-base"): (
+            "x^(n-1) is computed as exp((n-1)*log x), NaN for a negative base.",
+            pow_logarithmic_vjp,
+            {"dialects": PRODUCTS},
+        ),
+        ("zeroth-power-unguarded", "N", "exponent-0"): (
+            "The slope of x^0 is computed as 0*x^-1: 0*inf at a base of 0.",
+            pow_unguarded_vjp,
+            {"dialects": PRODUCTS},
+        ),
+    },
 )
 
 # ── map_unary ────────────────────────────────────────────────────────────────────────────────
@@ -1801,80 +1167,48 @@ def map_unary_differenced_vjp(xp, ct, x, *, function="bell"):
     return ct * (ahead - here) * 2.0**10
 
 
-MAP_UNARY = (
-    Mutant(
-        op="map_unary",
-        name="function-itself",
-        label="D",
-        killer="typical",
-        says="The function is mapped over x where its derivative belongs.",
-        vjp=map_unary_itself_vjp,
-    ),
-    Mutant(
-        op="map_unary",
-        name="derivative-at-output",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="The derivative is taken at the output.",
-        vjp=mutate.primal(
-            map_unary.vjp,
-            0,
-            lambda xp, x, *, function: map_unary.forward(xp, x, function=function),
+MUTANTS += mutant_table(
+    "map_unary",
+    {
+        ("function-itself", "D", "typical"): (
+            "The function is mapped over x where its derivative belongs.",
+            map_unary_itself_vjp,
         ),
-    ),
-    Mutant(
-        op="map_unary",
-        name="derivative-at-magnitude",
-        label="D",
-        also=("S",),
-        killer="negative",
-        says="The derivative is taken at |x|.",
-        vjp=mutate.primal(map_unary.vjp, 0, lambda xp, x, *, function: xp.abs(x)),
-    ),
-    Mutant(
-        op="map_unary",
-        name="function-ignored",
-        label="P",
-        killer="typical",
-        dialects=("sine", "swish"),
-        says="The derivative is always that of the default function.",
-        vjp=mutate.attribute(map_unary.vjp, function="bell"),
-    ),
-    Mutant(
-        op="map_unary",
-        name="differenced",
-        label="O",
-        killer="typical",
-        says="No derivative was given, so the function is differenced with a step of 1e-3.",
-        vjp=map_unary_differenced_vjp,
-    ),
-    Mutant(
-        op="map_unary",
-        name="first-matrix-only",
-        label="W",
-        also=("I",),
-        killer="cube",
-        says="Only the last two axes are looped over: 0 beyond the first matrix.",
-        vjp=mutate.output(map_unary.vjp, 0, mutate.first_entry(2)),
-    ),
-    Mutant(
-        op="map_unary",
-        name="zeros-skipped",
-        label="D",
-        killer="zeros",
-        dialects=("sine", "swish"),
-        says="An element of 0 is skipped, as if its slope were 0 too.",
-        vjp=mutate.output(map_unary.vjp, 0, lambda xp, g, x, *, function: xp.where(x == 0, 0.0, g)),
-    ),
-    Mutant(
-        op="map_unary",
-        name="constant",
-        label="U",
-        killer="typical",
-        says="The gradient is the derivative, whatever the cotangent.",
-        vjp=mutate.cotangent(map_unary.vjp, mutate.ones),
-    ),
+        ("derivative-at-output", "V D", "typical"): (
+            "The derivative is taken at the output.",
+            mutate.primal(
+                map_unary.vjp,
+                0,
+                lambda xp, x, *, function: map_unary.forward(xp, x, function=function),
+            ),
+        ),
+        ("derivative-at-magnitude", "D S", "negative"): (
+            "The derivative is taken at |x|.",
+            mutate.primal(map_unary.vjp, 0, lambda xp, x, *, function: xp.abs(x)),
+        ),
+        ("function-ignored", "P", "typical"): (
+            "The derivative is always that of the default function.",
+            mutate.attribute(map_unary.vjp, function="bell"),
+            {"dialects": ("sine", "swish")},
+        ),
+        ("differenced", "O", "typical"): (
+            "No derivative was given, so the function is differenced with a step of 1e-3.",
+            map_unary_differenced_vjp,
+        ),
+        ("first-matrix-only", "W I", "cube"): (
+            "Only the last two axes are looped over: 0 beyond the first matrix.",
+            mutate.output(map_unary.vjp, 0, mutate.first_entry(2)),
+        ),
+        ("zeros-skipped", "D", "zeros"): (
+            "An element of 0 is skipped, as if its slope were 0 too.",
+            mutate.output(map_unary.vjp, 0, lambda xp, g, x, *, function: xp.where(x == 0, 0.0, g)),
+            {"dialects": ("sine", "swish")},
+        ),
+        ("constant", "U", "typical"): (
+            "The gradient is the derivative, whatever the cotangent.",
+            mutate.cotangent(map_unary.vjp, mutate.ones),
+        ),
+    },
 )
 
 # ── map_binary ───────────────────────────────────────────────────────────────────────────────
@@ -1896,105 +1230,48 @@ def map_binary_rootless_vjp(xp, ct, x, y, *, function="hypot"):
     return ct * x, ct * y
 
 
-MAP_BINARY = (
-    Mutant(
-        op="map_binary",
-        name="exchanged",
-        label="G",
-        killer="typical",
-        dialects=LOPSIDED,
-        says="The operands get each other's gradient.",
-        vjp=mutate.swapped(map_binary.vjp, 0, 1),
-    ),
-    Mutant(
-        op="map_binary",
-        name="second-zero",
-        label="G",
-        killer="typical",
-        says="Only the first operand is differentiated, as by a map of one operand.",
-        vjp=mutate.output(map_binary.vjp, 1, mutate.zeros),
-    ),
-    Mutant(
-        op="map_binary",
-        name="one-operand-twice",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="Backward reads x for both operands.",
-        vjp=mutate.primal(map_binary.vjp, 1, lambda xp, x, y, *, function: x),
-    ),
-    Mutant(
-        op="map_binary",
-        name="averaged",
-        label="D",
-        killer="unequal-size",
-        says="Both operands get the mean of the two partial derivatives.",
-        vjp=map_binary_averaged_vjp,
-    ),
-    Mutant(
-        op="map_binary",
-        name="factor-recovered",
-        label="N",
-        killer="zero-operand",
-        dialects=("wave",),
-        says="sin x is recovered from the output, z/y: 0/0 where y is 0.",
-        vjp=map_binary_recovered_vjp,
-    ),
-    Mutant(
-        op="map_binary",
-        name="root-forgotten",
-        label="F",
-        also=("D",),
-        killer="typical",
-        dialects=("hypot",),
-        says="The partial derivatives of hypot lack their factor 1/z.",
-        vjp=map_binary_rootless_vjp,
-    ),
-    Mutant(
-        op="map_binary",
-        name="function-ignored",
-        label="P",
-        killer="typical",
-        dialects=LOPSIDED,
-        says="The derivatives are always those of the default function.",
-        vjp=mutate.attribute(map_binary.vjp, function="hypot"),
-    ),
-    Mutant(
-        op="map_binary",
-        name="square-transposed",
-        label="L",
-        also=("W",),
-        killer="square",
-        says="dy is transposed where rows and columns are as many.",
-        vjp=mutate.output(map_binary.vjp, 1, mutate.transposed),
-    ),
-    Mutant(
-        op="map_binary",
-        name="first-matrix-only",
-        label="W",
-        also=("I",),
-        killer="cube",
-        says="Only the last two axes are looped over: dx is 0 beyond the first matrix.",
-        vjp=mutate.output(map_binary.vjp, 0, mutate.first_entry(2)),
-    ),
-)
-
-MUTANTS: tuple[Mutant, ...] = (
-    *ADD,
-    *SUB,
-    *MUL,
-    *DIV,
-    *ADD1,
-    *SCALE,
-    *NEG,
-    *SQR,
-    *EXP,
-    *SQRT,
-    *LOG,
-    *ABS,
-    *SGN,
-    *STEP,
-    *POW,
-    *MAP_UNARY,
-    *MAP_BINARY,
+MUTANTS += mutant_table(
+    "map_binary",
+    {
+        ("exchanged", "G", "typical"): (
+            "The operands get each other's gradient.",
+            mutate.swapped(map_binary.vjp, 0, 1),
+            {"dialects": LOPSIDED},
+        ),
+        ("second-zero", "G", "typical"): (
+            "Only the first operand is differentiated, as by a map of one operand.",
+            mutate.output(map_binary.vjp, 1, mutate.zeros),
+        ),
+        ("one-operand-twice", "V D", "typical"): (
+            "Backward reads x for both operands.",
+            mutate.primal(map_binary.vjp, 1, lambda xp, x, y, *, function: x),
+        ),
+        ("averaged", "D", "unequal-size"): (
+            "Both operands get the mean of the two partial derivatives.",
+            map_binary_averaged_vjp,
+        ),
+        ("factor-recovered", "N", "zero-operand"): (
+            "sin x is recovered from the output, z/y: 0/0 where y is 0.",
+            map_binary_recovered_vjp,
+            {"dialects": ("wave",)},
+        ),
+        ("root-forgotten", "F D", "typical"): (
+            "The partial derivatives of hypot lack their factor 1/z.",
+            map_binary_rootless_vjp,
+            {"dialects": ("hypot",)},
+        ),
+        ("function-ignored", "P", "typical"): (
+            "The derivatives are always those of the default function.",
+            mutate.attribute(map_binary.vjp, function="hypot"),
+            {"dialects": LOPSIDED},
+        ),
+        ("square-transposed", "L W", "square"): (
+            "dy is transposed where rows and columns are as many.",
+            mutate.output(map_binary.vjp, 1, mutate.transposed),
+        ),
+        ("first-matrix-only", "W I", "cube"): (
+            "Only the last two axes are looped over: dx is 0 beyond the first matrix.",
+            mutate.output(map_binary.vjp, 0, mutate.first_entry(2)),
+        ),
+    },
 )

@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck.numerics.draw import Draw
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.gated import (
     geglu_vjp,
     gelu_forward,
@@ -25,13 +25,16 @@ from gradcheck_cases.gated import (
 )
 from gradcheck_cases.mutants.activation import MINUS_SEVEN, in_the_loop
 
+MUTANTS: tuple[Mutant, ...] = ()
+
+
 # ── gelu ─────────────────────────────────────────────────────────────────────────────────────
 
 TANH_FORMS = ("tanh", "gemma")
 
 
 def _argument(xp: Any, x: Any, root: str = "") -> tuple[Any, Any, Any]:
-    """What the tanh form takes tanh of, and √(2/π), or `root`, and 0.044715."""
+    """The argument of the tanh form's tanh; √(2/π) or `root`; 0.044715."""
     k = xp.const(root) if root else xp.sqrt_of(2 / xp.pi)
     cube = xp.const("0.044715")
     return k * (x + cube * x * x * x), k, cube
@@ -107,183 +110,109 @@ def _elsewhere(draw: Draw) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (draw.uniform(-2.0, 2.0, rows, columns),), {"form": "tanh", "root": root}
 
 
-GELU = (
-    Mutant(
-        op="gelu",
-        name="cosh-form",
-        label="O",
-        killer="",
-        dialects=TANH_FORMS,
-        says="sech² is 1/cosh², whose square overflows in float32 for arguments above 44.",
-        modelled_on="llmgo geluBackward",
-        equivalent="sech² = 1 - tanh², and where cosh² overflows 1/inf = 0 is what sech² rounds "
-        "to.",
-        inputs=_elsewhere,
-        vjp=gelu_cosh_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="sech-by-exp",
-        label="O",
-        also=("N",),
-        killer="tails",
-        dialects=TANH_FORMS,
-        dtype="float32",
-        says="sech² is 4 e^2a / (e^2a + 1)²: inf/inf for arguments above 44.",
-        vjp=gelu_sech_by_exp_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="sinh-over-cosh",
-        label="N",
-        also=("O",),
-        killer="tails",
-        dialects=TANH_FORMS,
-        dtype="float32",
-        says="tanh is sinh/cosh: inf/inf for arguments above 88.",
-        vjp=gelu_sinh_over_cosh_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="three-missing",
-        label="F",
-        also=("T", "D"),
-        killer="typical",
-        dialects=TANH_FORMS,
-        says="The derivative of x³ is taken to be x².",
-        vjp=_by_parts(
-            lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * k * (1 + cube * x * x) / 2
+MUTANTS += mutant_table(
+    "gelu",
+    {
+        ("cosh-form", "O", ""): (
+            "sech² is 1/cosh², whose square overflows in float32 for arguments above 44.",
+            gelu_cosh_vjp,
+            {
+                "dialects": TANH_FORMS,
+                "modelled_on": "llmgo geluBackward",
+                "equivalent": (
+                    "sech² = 1 - tanh², and where cosh² overflows 1/inf = 0 is what sech² rounds "
+                    "to."
+                ),
+                "inputs": _elsewhere,
+            },
         ),
-    ),
-    Mutant(
-        op="gelu",
-        name="cubic-term-missing",
-        label="T",
-        also=("D",),
-        killer="typical",
-        dialects=TANH_FORMS,
-        says="The inner slope is that of x alone, without the cube.",
-        vjp=_by_parts(lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * k / 2),
-    ),
-    Mutant(
-        op="gelu",
-        name="root-missing",
-        label="F",
-        also=("T", "D"),
-        killer="typical",
-        dialects=TANH_FORMS,
-        says="The inner slope lacks the factor sqrt(2/pi).",
-        vjp=_by_parts(
-            lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * (1 + 3 * cube * x * x) / 2
+        ("sech-by-exp", "O N", "tails"): (
+            "sech² is 4 e^2a / (e^2a + 1)²: inf/inf for arguments above 44.",
+            gelu_sech_by_exp_vjp,
+            {"dialects": TANH_FORMS, "dtype": "float32"},
         ),
-    ),
-    Mutant(
-        op="gelu",
-        name="sech-not-squared",
-        label="D",
-        killer="typical",
-        dialects=TANH_FORMS,
-        says="The slope of tanh is taken to be 1 - t.",
-        vjp=_by_parts(
-            lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * (1 - t) * k * (1 + 3 * cube * x * x) / 2
+        ("sinh-over-cosh", "N O", "tails"): (
+            "tanh is sinh/cosh: inf/inf for arguments above 88.",
+            gelu_sinh_over_cosh_vjp,
+            {"dialects": TANH_FORMS, "dtype": "float32"},
         ),
-    ),
-    Mutant(
-        op="gelu",
-        name="share-only",
-        label="T",
-        also=("D",),
-        killer="typical",
-        says="The slope is the share that passes: the term x p'(x) is missing.",
-        vjp=gelu_cdf_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="share-negated",
-        label="S",
-        killer="typical",
-        says="The term x p'(x) is subtracted.",
-        vjp=lambda xp, ct, x, *, form="tanh", root="": (
-            2 * gelu_cdf_vjp(xp, ct, x, form=form, root=root)
-            - gelu_vjp(xp, ct, x, form=form, root=root)
+        ("three-missing", "F T D", "typical"): (
+            "The derivative of x³ is taken to be x².",
+            _by_parts(
+                lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * k * (1 + cube * x * x) / 2
+            ),
+            {"dialects": TANH_FORMS},
         ),
-    ),
-    Mutant(
-        op="gelu",
-        name="always-tanh",
-        label="P",
-        killer="typical",
-        dialects=("erf", "quick"),
-        says="The slope is the tanh form's whatever form was asked for.",
-        vjp=mutate.attribute(gelu_vjp, form="tanh"),
-    ),
-    Mutant(
-        op="gelu",
-        name="always-erf",
-        label="P",
-        killer="typical",
-        dialects=("tanh", "gemma", "quick"),
-        says="The slope is the exact form's whatever form was asked for.",
-        vjp=mutate.attribute(gelu_vjp, form="erf"),
-    ),
-    Mutant(
-        op="gelu",
-        name="density-without-half",
-        label="D",
-        killer="typical",
-        dialects=("erf",),
-        says="The density is exp(-x²), without 1/2 in the exponent.",
-        vjp=gelu_density_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="erf-without-root",
-        label="D",
-        killer="typical",
-        dialects=("erf",),
-        says="erf is taken of x, not of x/sqrt(2).",
-        vjp=gelu_erf_unscaled_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="quick-chain-missing",
-        label="F",
-        also=("T", "D"),
-        killer="typical",
-        dialects=("quick",),
-        says="The inner slope lacks the factor 1.702.",
-        vjp=gelu_quick_unchained_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="quick-overflows",
-        label="N",
-        also=("O",),
-        killer="far-tail",
-        dialects=("quick",),
-        dtype="float32",
-        says="exp(-1.702 x) is squared, and overflows: inf/inf on the left.",
-        vjp=gelu_quick_overflowing_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="slope-of-relu",
-        label="D",
-        killer="typical",
-        says="The slope is relu's.",
-        vjp=gelu_passing_vjp,
-    ),
-    Mutant(
-        op="gelu",
-        name="at-the-output",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="The slope is taken at the saved output, not at the input.",
-        vjp=mutate.primal(gelu_vjp, 0, gelu_forward),
-    ),
-    *in_the_loop("gelu", gelu_vjp, "remainder-dropped", "turned", "never-cleared"),
+        ("cubic-term-missing", "T D", "typical"): (
+            "The inner slope is that of x alone, without the cube.",
+            _by_parts(lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * k / 2),
+            {"dialects": TANH_FORMS},
+        ),
+        ("root-missing", "F T D", "typical"): (
+            "The inner slope lacks the factor sqrt(2/pi).",
+            _by_parts(
+                lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * (1 + 3 * cube * x * x) / 2
+            ),
+            {"dialects": TANH_FORMS},
+        ),
+        ("sech-not-squared", "D", "typical"): (
+            "The slope of tanh is taken to be 1 - t.",
+            _by_parts(
+                lambda xp, x, t, s, k, cube: (
+                    (1 + t) / 2 + x * (1 - t) * k * (1 + 3 * cube * x * x) / 2
+                )
+            ),
+            {"dialects": TANH_FORMS},
+        ),
+        ("share-only", "T D", "typical"): (
+            "The slope is the share that passes: the term x p'(x) is missing.",
+            gelu_cdf_vjp,
+        ),
+        ("share-negated", "S", "typical"): (
+            "The term x p'(x) is subtracted.",
+            lambda xp, ct, x, *, form="tanh", root="": (
+                2 * gelu_cdf_vjp(xp, ct, x, form=form, root=root)
+                - gelu_vjp(xp, ct, x, form=form, root=root)
+            ),
+        ),
+        ("always-tanh", "P", "typical"): (
+            "The slope is the tanh form's whatever form was asked for.",
+            mutate.attribute(gelu_vjp, form="tanh"),
+            {"dialects": ("erf", "quick")},
+        ),
+        ("always-erf", "P", "typical"): (
+            "The slope is the exact form's whatever form was asked for.",
+            mutate.attribute(gelu_vjp, form="erf"),
+            {"dialects": ("tanh", "gemma", "quick")},
+        ),
+        ("density-without-half", "D", "typical"): (
+            "The density is exp(-x²), without 1/2 in the exponent.",
+            gelu_density_vjp,
+            {"dialects": ("erf",)},
+        ),
+        ("erf-without-root", "D", "typical"): (
+            "erf is taken of x, not of x/sqrt(2).",
+            gelu_erf_unscaled_vjp,
+            {"dialects": ("erf",)},
+        ),
+        ("quick-chain-missing", "F T D", "typical"): (
+            "The inner slope lacks the factor 1.702.",
+            gelu_quick_unchained_vjp,
+            {"dialects": ("quick",)},
+        ),
+        ("quick-overflows", "N O", "far-tail"): (
+            "exp(-1.702 x) is squared, and overflows: inf/inf on the left.",
+            gelu_quick_overflowing_vjp,
+            {"dialects": ("quick",), "dtype": "float32"},
+        ),
+        ("slope-of-relu", "D", "typical"): ("The slope is relu's.", gelu_passing_vjp),
+        ("at-the-output", "V D", "typical"): (
+            "The slope is taken at the saved output, not at the input.",
+            mutate.primal(gelu_vjp, 0, gelu_forward),
+        ),
+    },
 )
+MUTANTS += in_the_loop("gelu", gelu_vjp, "remainder-dropped", "turned", "never-cleared")
 
 # ── silu ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -304,95 +233,55 @@ def silu_output_over_input_vjp(xp, ct, x):
     return ct * (p + y * (1 - p))
 
 
-SILU = (
-    Mutant(
-        op="silu",
-        name="minus-seven",
-        label="F",
-        killer="typical",
-        says="The gradient is multiplied by -7.",
-        modelled_on=MINUS_SEVEN,
-        vjp=mutate.scaled(silu_vjp, 0, -7.0),
-    ),
-    Mutant(
-        op="silu",
-        name="gate-only",
-        label="T",
-        also=("D",),
-        killer="typical",
-        says="The slope is sigma: the term x sigma' is missing.",
-        vjp=_silu_slope(lambda xp, x, p: p),
-    ),
-    Mutant(
-        op="silu",
-        name="slope-of-gate-only",
-        label="T",
-        also=("D",),
-        killer="typical",
-        says="The slope is x sigma': the term sigma is missing.",
-        vjp=_silu_slope(lambda xp, x, p: x * p * (1 - p)),
-    ),
-    Mutant(
-        op="silu",
-        name="x-missing",
-        label="T",
-        also=("F", "D"),
-        killer="typical",
-        says="The slope of the gate is added without its factor x.",
-        vjp=_silu_slope(lambda xp, x, p: p * (2 - p)),
-    ),
-    Mutant(
-        op="silu",
-        name="sign-of-second-term",
-        label="S",
-        killer="typical",
-        says="The term x sigma' is subtracted.",
-        vjp=_silu_slope(lambda xp, x, p: p * (1 - x * (1 - p))),
-    ),
-    Mutant(
-        op="silu",
-        name="one-missing",
-        label="D",
-        killer="typical",
-        says="1 - sigma is taken to be -sigma: sigma (1 - x sigma).",
-        vjp=_silu_slope(lambda xp, x, p: p * (1 - x * p)),
-    ),
-    Mutant(
-        op="silu",
-        name="at-the-output",
-        label="V",
-        also=("D",),
-        killer="typical",
-        says="The slope is taken at the saved output, not at the input.",
-        vjp=mutate.primal(silu_vjp, 0, silu_forward),
-    ),
-    Mutant(
-        op="silu",
-        name="slope-of-quick-gelu",
-        label="D",
-        killer="typical",
-        says="The slope is that of x sigma(1.702 x).",
-        vjp=lambda xp, ct, x: gelu_vjp(xp, ct, x, form="quick"),
-    ),
-    Mutant(
-        op="silu",
-        name="output-over-input",
-        label="N",
-        killer="zero",
-        says="sigma is recovered as y/x: 0/0 at 0.",
-        vjp=silu_output_over_input_vjp,
-    ),
-    Mutant(
-        op="silu",
-        name="exp-overflows",
-        label="N",
-        also=("O",),
-        killer="tails",
-        dtype="float32",
-        says="exp(-x) is squared, and overflows: inf/inf on the left.",
-        vjp=silu_overflowing_vjp,
-    ),
-    *in_the_loop("silu", silu_vjp, "first-matrix-only", "half-precision", "cotangent-overwritten"),
+MUTANTS += mutant_table(
+    "silu",
+    {
+        ("minus-seven", "F", "typical"): (
+            "The gradient is multiplied by -7.",
+            mutate.scaled(silu_vjp, 0, -7.0),
+            {"modelled_on": MINUS_SEVEN},
+        ),
+        ("gate-only", "T D", "typical"): (
+            "The slope is sigma: the term x sigma' is missing.",
+            _silu_slope(lambda xp, x, p: p),
+        ),
+        ("slope-of-gate-only", "T D", "typical"): (
+            "The slope is x sigma': the term sigma is missing.",
+            _silu_slope(lambda xp, x, p: x * p * (1 - p)),
+        ),
+        ("x-missing", "T F D", "typical"): (
+            "The slope of the gate is added without its factor x.",
+            _silu_slope(lambda xp, x, p: p * (2 - p)),
+        ),
+        ("sign-of-second-term", "S", "typical"): (
+            "The term x sigma' is subtracted.",
+            _silu_slope(lambda xp, x, p: p * (1 - x * (1 - p))),
+        ),
+        ("one-missing", "D", "typical"): (
+            "1 - sigma is taken to be -sigma: sigma (1 - x sigma).",
+            _silu_slope(lambda xp, x, p: p * (1 - x * p)),
+        ),
+        ("at-the-output", "V D", "typical"): (
+            "The slope is taken at the saved output, not at the input.",
+            mutate.primal(silu_vjp, 0, silu_forward),
+        ),
+        ("slope-of-quick-gelu", "D", "typical"): (
+            "The slope is that of x sigma(1.702 x).",
+            lambda xp, ct, x: gelu_vjp(xp, ct, x, form="quick"),
+        ),
+        ("output-over-input", "N", "zero"): (
+            "sigma is recovered as y/x: 0/0 at 0.",
+            silu_output_over_input_vjp,
+        ),
+        ("exp-overflows", "N O", "tails"): (
+            "exp(-x) is squared, and overflows: inf/inf on the left.",
+            silu_overflowing_vjp,
+            {"dtype": "float32"},
+        ),
+    },
+)
+MUTANTS += in_the_loop(
+    "silu", silu_vjp, "first-matrix-only", "half-precision", "cotangent-overwritten"
 )
 
 # ── silu_back ────────────────────────────────────────────────────────────────────────────────
@@ -408,108 +297,56 @@ def _second(dx: Callable[..., Any]) -> Vjp:
     return vjp
 
 
-SILU_BACK = (
-    Mutant(
-        op="silu_back",
-        name="dx-missing",
-        label="G",
-        also=("DD",),
-        killer="typical",
-        says="There is no gradient of x: double backward stops at the saved input.",
-        vjp=mutate.output(silu_back_vjp, 1, mutate.nothing),
-    ),
-    Mutant(
-        op="silu_back",
-        name="dx-zero",
-        label="G",
-        also=("DD",),
-        killer="typical",
-        says="x is taken for a constant: its gradient is 0.",
-        vjp=mutate.output(silu_back_vjp, 1, mutate.zeros),
-    ),
-    Mutant(
-        op="silu_back",
-        name="first-derivative-twice",
-        label="D",
-        also=("DD",),
-        killer="typical",
-        says="dx carries the first derivative where the second belongs.",
-        vjp=_second(lambda xp, g, x, p: g * p * (1 + x * (1 - p))),
-    ),
-    Mutant(
-        op="silu_back",
-        name="sigma-slope-once",
-        label="T",
-        also=("D", "DD"),
-        killer="typical",
-        says="Of the two equal terms sigma' in the second derivative one is missing.",
-        vjp=_second(lambda xp, g, x, p: g * p * (1 - p) * (1 + x * (1 - 2 * p))),
-    ),
-    Mutant(
-        op="silu_back",
-        name="sigma-constant",
-        label="T",
-        also=("D", "DD"),
-        killer="typical",
-        says="sigma is taken for a constant: its second derivative is missing.",
-        vjp=_second(lambda xp, g, x, p: g * 2 * p * (1 - p)),
-    ),
-    Mutant(
-        op="silu_back",
-        name="sign-of-curvature",
-        label="S",
-        also=("DD",),
-        killer="typical",
-        says="1 - 2 sigma has the wrong sign.",
-        vjp=_second(lambda xp, g, x, p: g * p * (1 - p) * (2 - x * (1 - 2 * p))),
-    ),
-    Mutant(
-        op="silu_back",
-        name="g-missing",
-        label="F",
-        also=("D", "DD"),
-        killer="typical",
-        says="dx lacks the factor g.",
-        vjp=_second(lambda xp, g, x, p: p * (1 - p) * (2 + x * (1 - 2 * p))),
-    ),
-    Mutant(
-        op="silu_back",
-        name="g-for-ct",
-        label="NL",
-        also=("U", "DD"),
-        killer="typical",
-        says="dx is multiplied by g twice, and by the cotangent not at all.",
-        vjp=mutate.output(silu_back_vjp, 1, lambda xp, dx, g, x: silu_back_vjp(xp, g, g, x)[1]),
-    ),
-    Mutant(
-        op="silu_back",
-        name="exchanged",
-        label="G",
-        also=("DD",),
-        killer="typical",
-        says="The two gradients are in each other's place.",
-        vjp=mutate.swapped(silu_back_vjp, 0, 1),
-    ),
-    Mutant(
-        op="silu_back",
-        name="arguments-exchanged",
-        label="G",
-        also=("DD",),
-        killer="typical",
-        says="g is read as x, and x as g.",
-        vjp=lambda xp, ct, g, x: silu_back_vjp(xp, ct, x, g)[::-1],
-    ),
-    Mutant(
-        op="silu_back",
-        name="divided",
-        label="N",
-        also=("DD",),
-        killer="zeros",
-        says="dg is recovered as the saved dx over g: 0/0 where g is 0.",
-        vjp=mutate.output(silu_back_vjp, 0, lambda xp, dg, g, x: dg * g / g),
-    ),
-    *in_the_loop("silu_back", silu_back_vjp, "remainder-dropped", "turned"),
+MUTANTS += mutant_table(
+    "silu_back",
+    {
+        ("dx-missing", "G DD", "typical"): (
+            "There is no gradient of x: double backward stops at the saved input.",
+            mutate.output(silu_back_vjp, 1, mutate.nothing),
+        ),
+        ("dx-zero", "G DD", "typical"): (
+            "x is taken for a constant: its gradient is 0.",
+            mutate.output(silu_back_vjp, 1, mutate.zeros),
+        ),
+        ("first-derivative-twice", "D DD", "typical"): (
+            "dx carries the first derivative where the second belongs.",
+            _second(lambda xp, g, x, p: g * p * (1 + x * (1 - p))),
+        ),
+        ("sigma-slope-once", "T D DD", "typical"): (
+            "Of the two equal terms sigma' in the second derivative one is missing.",
+            _second(lambda xp, g, x, p: g * p * (1 - p) * (1 + x * (1 - 2 * p))),
+        ),
+        ("sigma-constant", "T D DD", "typical"): (
+            "sigma is taken for a constant: its second derivative is missing.",
+            _second(lambda xp, g, x, p: g * 2 * p * (1 - p)),
+        ),
+        ("sign-of-curvature", "S DD", "typical"): (
+            "1 - 2 sigma has the wrong sign.",
+            _second(lambda xp, g, x, p: g * p * (1 - p) * (2 - x * (1 - 2 * p))),
+        ),
+        ("g-missing", "F D DD", "typical"): (
+            "dx lacks the factor g.",
+            _second(lambda xp, g, x, p: p * (1 - p) * (2 + x * (1 - 2 * p))),
+        ),
+        ("g-for-ct", "NL U DD", "typical"): (
+            "dx is multiplied by g twice, and by the cotangent not at all.",
+            mutate.output(silu_back_vjp, 1, lambda xp, dx, g, x: silu_back_vjp(xp, g, g, x)[1]),
+        ),
+        ("exchanged", "G DD", "typical"): (
+            "The two gradients are in each other's place.",
+            mutate.swapped(silu_back_vjp, 0, 1),
+        ),
+        ("arguments-exchanged", "G DD", "typical"): (
+            "g is read as x, and x as g.",
+            lambda xp, ct, g, x: silu_back_vjp(xp, ct, x, g)[::-1],
+        ),
+        ("divided", "N DD", "zeros"): (
+            "dg is recovered as the saved dx over g: 0/0 where g is 0.",
+            mutate.output(silu_back_vjp, 0, lambda xp, dg, g, x: dg * g / g),
+        ),
+    },
 )
+MUTANTS += in_the_loop("silu_back", silu_back_vjp, "remainder-dropped", "turned")
 
 # ── gated units ──────────────────────────────────────────────────────────────────────────────
 
@@ -549,138 +386,86 @@ def _gated(op: str, vjp: Vjp, act: Vjp, act_vjp: Vjp) -> tuple[Mutant, ...]:
         return dgate, ct * (act(xp, gate, **attrs) * up) / up
 
     return (
-        Mutant(
-            op=op,
-            name="exchanged",
-            label="G",
-            killer="typical",
-            says="The two gradients are in each other's place.",
-            vjp=mutate.swapped(vjp, 0, 1),
-        ),
-        Mutant(
-            op=op,
-            name="up-activated",
-            label="G",
-            killer="typical",
-            says="The activation is taken to be on up, not on the gate.",
-            vjp=other_side,
-        ),
-        Mutant(
-            op=op,
-            name="up-missing",
-            label="F",
-            also=("D",),
-            killer="typical",
-            says="dgate lacks the factor up.",
-            vjp=without_up,
-        ),
-        Mutant(
-            op=op,
-            name="slope-missing",
-            label="D",
-            also=("F",),
-            killer="typical",
-            says="dgate lacks the activation's slope.",
-            vjp=without_slope,
-        ),
-        Mutant(
-            op=op,
-            name="slope-for-value",
-            label="D",
-            killer="typical",
-            says="dup carries the activation's slope, not its value.",
-            vjp=slope_for_value,
-        ),
-        Mutant(
-            op=op,
-            name="gate-before-activation",
-            label="V",
-            also=("D",),
-            killer="typical",
-            says="dup reads the gate as saved before the activation.",
-            vjp=before_gate,
-        ),
-        Mutant(
-            op=op,
-            name="in-place",
-            label="X",
-            also=("V",),
-            killer="typical",
-            says="dgate is written over the gate before dup reads it.",
-            vjp=in_place,
-        ),
-        Mutant(
-            op=op,
-            name="output-over-up",
-            label="N",
-            killer="zeros",
-            says="The activated gate is recovered as y/up: 0/0.",
-            vjp=divided,
-        ),
-        Mutant(
-            op=op,
-            name="up-frozen",
-            label="G",
-            killer="typical",
-            says="up gets no gradient.",
-            vjp=mutate.output(vjp, 1, mutate.nothing),
-        ),
-        Mutant(
-            op=op,
-            name="dup-negated",
-            label="S",
-            killer="typical",
-            says="dup has the wrong sign.",
-            vjp=mutate.negated(vjp, 1),
+        *mutant_table(
+            op,
+            {
+                ("exchanged", "G", "typical"): (
+                    "The two gradients are in each other's place.",
+                    mutate.swapped(vjp, 0, 1),
+                ),
+                ("up-activated", "G", "typical"): (
+                    "The activation is taken to be on up, not on the gate.",
+                    other_side,
+                ),
+                ("up-missing", "F D", "typical"): ("dgate lacks the factor up.", without_up),
+                ("slope-missing", "D F", "typical"): (
+                    "dgate lacks the activation's slope.",
+                    without_slope,
+                ),
+                ("slope-for-value", "D", "typical"): (
+                    "dup carries the activation's slope, not its value.",
+                    slope_for_value,
+                ),
+                ("gate-before-activation", "V D", "typical"): (
+                    "dup reads the gate as saved before the activation.",
+                    before_gate,
+                ),
+                ("in-place", "X V", "typical"): (
+                    "dgate is written over the gate before dup reads it.",
+                    in_place,
+                ),
+                ("output-over-up", "N", "zeros"): (
+                    "The activated gate is recovered as y/up: 0/0.",
+                    divided,
+                ),
+                ("up-frozen", "G", "typical"): (
+                    "up gets no gradient.",
+                    mutate.output(vjp, 1, mutate.nothing),
+                ),
+                ("dup-negated", "S", "typical"): (
+                    "dup has the wrong sign.",
+                    mutate.negated(vjp, 1),
+                ),
+            },
         ),
         *in_the_loop(op, vjp, "remainder-dropped", "turned", "never-cleared"),
     )
 
 
-GEGLU = (
-    *_gated("geglu", geglu_vjp, gelu_forward, gelu_vjp),
-    Mutant(
-        op="geglu",
-        name="always-exact",
-        label="P",
-        killer="typical",
-        dialects=("gemma", "tanh"),
-        says="The gate is the exact gelu whatever form was asked for.",
-        vjp=mutate.attribute(geglu_vjp, form="erf"),
-    ),
-    Mutant(
-        op="geglu",
-        name="slope-of-silu",
-        label="D",
-        killer="typical",
-        says="The gate's slope is silu's.",
-        vjp=lambda xp, ct, gate, up, *, form="tanh", root="": (
-            silu_vjp(xp, ct * up, gate),
-            geglu_vjp(xp, ct, gate, up, form=form, root=root)[1],
+MUTANTS += _gated("geglu", geglu_vjp, gelu_forward, gelu_vjp)
+MUTANTS += mutant_table(
+    "geglu",
+    {
+        ("always-exact", "P", "typical"): (
+            "The gate is the exact gelu whatever form was asked for.",
+            mutate.attribute(geglu_vjp, form="erf"),
+            {"dialects": ("gemma", "tanh")},
         ),
-    ),
+        ("slope-of-silu", "D", "typical"): (
+            "The gate's slope is silu's.",
+            lambda xp, ct, gate, up, *, form="tanh", root="": (
+                silu_vjp(xp, ct * up, gate),
+                geglu_vjp(xp, ct, gate, up, form=form, root=root)[1],
+            ),
+        ),
+    },
 )
 
-SWIGLU = (
-    *_gated("swiglu", swiglu_vjp, silu_forward, silu_vjp),
-    Mutant(
-        op="swiglu",
-        name="gate-only",
-        label="D",
-        also=("T",),
-        killer="typical",
-        says="The slope of silu is taken to be sigma: the term gate sigma' is missing.",
-        vjp=lambda xp, ct, gate, up: (ct * up * xp.sigmoid(gate), ct * silu_forward(xp, gate)),
-    ),
-    Mutant(
-        op="swiglu",
-        name="glu",
-        label="D",
-        also=("F",),
-        killer="typical",
-        says="dup is GLU's: sigma(gate) without the factor gate.",
-        vjp=lambda xp, ct, gate, up: (swiglu_vjp(xp, ct, gate, up)[0], ct * xp.sigmoid(gate)),
-    ),
+# ── swiglu ───────────────────────────────────────────────────────────────────────────────────
+
+MUTANTS += _gated("swiglu", swiglu_vjp, silu_forward, silu_vjp)
+MUTANTS += mutant_table(
+    "swiglu",
+    {
+        ("gate-only", "D T", "typical"): (
+            "The slope of silu is taken to be sigma: the term gate sigma' is missing.",
+            lambda xp, ct, gate, up: (ct * up * xp.sigmoid(gate), ct * silu_forward(xp, gate)),
+        ),
+        ("glu", "D F", "typical"): (
+            "dup is GLU's: sigma(gate) without the factor gate.",
+            lambda xp, ct, gate, up: (swiglu_vjp(xp, ct, gate, up)[0], ct * xp.sigmoid(gate)),
+        ),
+    },
 )
 
 # ── packed units ─────────────────────────────────────────────────────────────────────────────
@@ -735,99 +520,57 @@ def _packed(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
         return xp.swapaxes(turned, 0, 1)
 
     return (
-        Mutant(
-            op=op,
-            name="interleaved",
-            label="L",
-            killer="typical",
-            says="Rows are read and written as pairs (gate, up), not as halves.",
-            vjp=interleaved,
-        ),
-        Mutant(
-            op=op,
-            name="up-first",
-            label="L",
-            also=("G",),
-            killer="typical",
-            says="The first half is taken for up, the second for the gate.",
-            vjp=up_first,
-        ),
-        Mutant(
-            op=op,
-            name="stored-up-first",
-            label="G",
-            also=("L", "I"),
-            killer="typical",
-            says="The halves of the gradient are in each other's place.",
-            vjp=stored_up_first,
-        ),
-        Mutant(
-            op=op,
-            name="second-half-missing",
-            label="A",
-            also=("G",),
-            killer="typical",
-            says="The second half of the gradient is never written.",
-            vjp=mutate.output(vjp, 0, mutate.cut(lambda columns: columns // 2)),
-        ),
-        Mutant(
-            op=op,
-            name="first-half-twice",
-            label="I",
-            also=("G",),
-            killer="typical",
-            says="The gate's gradient is written to both halves.",
-            vjp=mutate.output(
-                vjp,
-                0,
-                lambda xp, dx, x, **attrs: xp.concatenate([dx[..., : n(x)]] * 2, axis=-1),
-            ),
-        ),
-        Mutant(
-            op=op,
-            name="stride-of-output",
-            label="I",
-            also=("L",),
-            killer="batched",
-            says="Rows of the input are looked for n apart, not 2n.",
-            vjp=stride,
-        ),
-        Mutant(
-            op=op,
-            name="rows-halved",
-            label="L",
-            also=("W",),
-            killer="square",
-            says="A square input is halved by rows, not by columns.",
-            vjp=halves_of_rows,
-        ),
-        Mutant(
-            op=op,
-            name="in-place",
-            label="X",
-            also=("V",),
-            killer="typical",
-            says="The gate's gradient is written over the gate before up's reads it.",
-            vjp=in_place,
-        ),
-        Mutant(
-            op=op,
-            name="last-unit-dropped",
-            label="I",
-            killer="one-unit",
-            says="The last unit of every row gets no gradient.",
-            vjp=mutate.cotangent(vjp, mutate.cut(-1)),
+        *mutant_table(
+            op,
+            {
+                ("interleaved", "L", "typical"): (
+                    "Rows are read and written as pairs (gate, up), not as halves.",
+                    interleaved,
+                ),
+                ("up-first", "L G", "typical"): (
+                    "The first half is taken for up, the second for the gate.",
+                    up_first,
+                ),
+                ("stored-up-first", "G L I", "typical"): (
+                    "The halves of the gradient are in each other's place.",
+                    stored_up_first,
+                ),
+                ("second-half-missing", "A G", "typical"): (
+                    "The second half of the gradient is never written.",
+                    mutate.output(vjp, 0, mutate.cut(lambda columns: columns // 2)),
+                ),
+                ("first-half-twice", "I G", "typical"): (
+                    "The gate's gradient is written to both halves.",
+                    mutate.output(
+                        vjp,
+                        0,
+                        lambda xp, dx, x, **attrs: xp.concatenate([dx[..., : n(x)]] * 2, axis=-1),
+                    ),
+                ),
+                ("stride-of-output", "I L", "batched"): (
+                    "Rows of the input are looked for n apart, not 2n.",
+                    stride,
+                ),
+                ("rows-halved", "L W", "square"): (
+                    "A square input is halved by rows, not by columns.",
+                    halves_of_rows,
+                ),
+                ("in-place", "X V", "typical"): (
+                    "The gate's gradient is written over the gate before up's reads it.",
+                    in_place,
+                ),
+                ("last-unit-dropped", "I", "one-unit"): (
+                    "The last unit of every row gets no gradient.",
+                    mutate.cotangent(vjp, mutate.cut(-1)),
+                ),
+            },
         ),
         *in_the_loop(op, vjp, "half-precision", "cached-by-shape"),
     )
 
 
-MUTANTS: tuple[Mutant, ...] = (
-    *GELU,
-    *SILU,
-    *SILU_BACK,
-    *GEGLU,
-    *_packed("packed_geglu", packed_geglu_vjp),
-    *SWIGLU,
-    *_packed("packed_swiglu", packed_swiglu_vjp),
-)
+MUTANTS += _packed("packed_geglu", packed_geglu_vjp)
+
+# ── packed_swiglu ────────────────────────────────────────────────────────────────────────────
+
+MUTANTS += _packed("packed_swiglu", packed_swiglu_vjp)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.indexing import (
     encoder,
     gather,
@@ -17,11 +17,10 @@ from gradcheck_cases.indexing import (
     scatter_add,
 )
 
-PADDLE = "PaddlePaddle #17952"
-TORCH = "pytorch #1631"
-TENSORS = "AiDotNet.Tensors #894"
-LAX = "what ggml's gradient test of 2026 lets pass"
+MUTANTS: tuple[Mutant, ...] = ()
 
+PADDLE = "PaddlePaddle #17952"
+TENSORS = "AiDotNet.Tensors #894"
 
 # ── rows of a table ──────────────────────────────────────────────────────────────────────────
 
@@ -79,85 +78,48 @@ def encoder_mean_of_batch_vjp(xp, ct, wte, wpe, tokens):
     return dwte, dwpe / (tokens.size // tokens.shape[-1] if tokens.size else 1), None
 
 
-ENCODER = (
-    Mutant(
-        op="encoder",
-        name="last-wins",
-        label="DI",
-        also=("A",),
-        killer="repeated",
-        says="A repeated token keeps the gradient of its last position.",
-        modelled_on=PADDLE,
-        vjp=encoder_last_wins_vjp,
-    ),
-    Mutant(
-        op="encoder",
-        name="averaged",
-        label="DI",
-        also=("R",),
-        killer="repeated",
-        says="A repeated token gets the mean over its positions.",
-        vjp=encoder_averaged_vjp,
-    ),
-    Mutant(
-        op="encoder",
-        name="gathered",
-        label="L",
-        also=("I",),
-        killer="square",
-        says="The embedding's gradient is gathered by token instead of scattered.",
-        modelled_on=TENSORS,
-        vjp=encoder_gathered_vjp,
-    ),
-    Mutant(
-        op="encoder",
-        name="first-sequence",
-        label="B",
-        also=("A", "I"),
-        killer="batched",
-        says="The positions' gradient is that of the first sequence.",
-        vjp=encoder_first_sequence_vjp,
-    ),
-    Mutant(
-        op="encoder",
-        name="mean-of-batch",
-        label="R",
-        killer="batched",
-        says="The positions' gradient is averaged over the batch.",
-        vjp=encoder_mean_of_batch_vjp,
-    ),
-    Mutant(
-        op="encoder",
-        name="last-token-left-out",
-        label="I",
-        killer="one-token",
-        says="The loop over tokens stops one too early.",
-        vjp=mutate.replaced(encoder.vjp, 0, mutate.cotangent(encoder.vjp, mutate.cut(-1, axis=-2))),
-    ),
-    Mutant(
-        op="encoder",
-        name="positions-off-by-one",
-        label="I",
-        killer="longer-table",
-        says="Position t's gradient is written to row t + 1.",
-        vjp=mutate.output(encoder.vjp, 1, lambda xp, g, wte, wpe, tokens: np.roll(g, 1, axis=-2)),
-    ),
-    Mutant(
-        op="encoder",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="The embedding's gradient is added to that of the call before.",
-        make=mutate.accumulated(encoder.vjp, 0),
-    ),
-    Mutant(
-        op="encoder",
-        name="tables-exchanged",
-        label="G",
-        killer="square",
-        says="The gradients of the two tables are in each other's place.",
-        vjp=mutate.swapped(encoder.vjp, 0, 1),
-    ),
+MUTANTS += mutant_table(
+    "encoder",
+    {
+        ("last-wins", "DI A", "repeated"): (
+            "A repeated token keeps the gradient of its last position.",
+            encoder_last_wins_vjp,
+            {"modelled_on": PADDLE},
+        ),
+        ("averaged", "DI R", "repeated"): (
+            "A repeated token gets the mean over its positions.",
+            encoder_averaged_vjp,
+        ),
+        ("gathered", "L I", "square"): (
+            "The embedding's gradient is gathered by token instead of scattered.",
+            encoder_gathered_vjp,
+            {"modelled_on": TENSORS},
+        ),
+        ("first-sequence", "B A I", "batched"): (
+            "The positions' gradient is that of the first sequence.",
+            encoder_first_sequence_vjp,
+        ),
+        ("mean-of-batch", "R", "batched"): (
+            "The positions' gradient is averaged over the batch.",
+            encoder_mean_of_batch_vjp,
+        ),
+        ("last-token-left-out", "I", "one-token"): (
+            "The loop over tokens stops one too early.",
+            mutate.replaced(encoder.vjp, 0, mutate.cotangent(encoder.vjp, mutate.cut(-1, axis=-2))),
+        ),
+        ("positions-off-by-one", "I", "longer-table"): (
+            "Position t's gradient is written to row t + 1.",
+            mutate.output(encoder.vjp, 1, lambda xp, g, wte, wpe, tokens: np.roll(g, 1, axis=-2)),
+        ),
+        ("never-cleared", "A", "typical"): (
+            "The embedding's gradient is added to that of the call before.",
+            {"make": mutate.accumulated(encoder.vjp, 0)},
+        ),
+        ("tables-exchanged", "G", "square"): (
+            "The gradients of the two tables are in each other's place.",
+            mutate.swapped(encoder.vjp, 0, 1),
+        ),
+    },
 )
 
 # ── input_embedding ──────────────────────────────────────────────────────────────────────────
@@ -185,78 +147,46 @@ def input_embedding_flat_vjp(xp, ct, w, tokens, *, bf16_scale=False):
     return input_embedding.vjp(xp, rows, w, flat, bf16_scale=bf16_scale)
 
 
-INPUT_EMBEDDING = (
-    Mutant(
-        op="input_embedding",
-        name="unscaled",
-        label="F",
-        killer="typical",
-        says="The square root of c is missing in backward.",
-        vjp=input_embedding_unscaled_vjp,
-    ),
-    Mutant(
-        op="input_embedding",
-        name="scaled-by-c",
-        label="F",
-        killer="typical",
-        says="The scale is c instead of its square root.",
-        vjp=mutate.scaled(
-            input_embedding.vjp, 0, lambda xp, w, tokens, bf16_scale: xp.sqrt_of(w.shape[-1])
+MUTANTS += mutant_table(
+    "input_embedding",
+    {
+        ("unscaled", "F", "typical"): (
+            "The square root of c is missing in backward.",
+            input_embedding_unscaled_vjp,
         ),
-    ),
-    Mutant(
-        op="input_embedding",
-        name="float32-scale",
-        label="P",
-        also=("F",),
-        killer="typical",
-        says="Backward takes the exact square root where forward rounds it to bfloat16.",
-        vjp=mutate.attribute(input_embedding.vjp, bf16_scale=False),
-        dialects=("bf16-sqrt",),
-    ),
-    Mutant(
-        op="input_embedding",
-        name="targets",
-        label="I",
-        killer="typical",
-        says="Rows are those of the next token, the target, instead of the token.",
-        vjp=input_embedding_targets_vjp,
-    ),
-    Mutant(
-        op="input_embedding",
-        name="last-wins",
-        label="DI",
-        also=("A",),
-        killer="repeated",
-        says="A repeated token keeps the gradient of its last position.",
-        modelled_on=PADDLE,
-        vjp=mutate.cotangent(input_embedding.vjp, _last_of_each),
-    ),
-    Mutant(
-        op="input_embedding",
-        name="batch-flattened",
-        label="I",
-        also=("W",),
-        killer="batched",
-        says="The last token is dropped from the whole batch instead of from each sequence.",
-        vjp=input_embedding_flat_vjp,
-    ),
-    Mutant(
-        op="input_embedding",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="The gradient is added to that of the call before.",
-        make=mutate.accumulated(input_embedding.vjp, 0),
-    ),
-    Mutant(
-        op="input_embedding",
-        name="missing",
-        label="G",
-        killer="typical",
-        says="The tied embedding gets its gradient from the classifier alone.",
-        vjp=mutate.output(input_embedding.vjp, 0, mutate.nothing),
-    ),
+        ("scaled-by-c", "F", "typical"): (
+            "The scale is c instead of its square root.",
+            mutate.scaled(
+                input_embedding.vjp, 0, lambda xp, w, tokens, bf16_scale: xp.sqrt_of(w.shape[-1])
+            ),
+        ),
+        ("float32-scale", "P F", "typical"): (
+            "Backward takes the exact square root where forward rounds it to bfloat16.",
+            mutate.attribute(input_embedding.vjp, bf16_scale=False),
+            {"dialects": ("bf16-sqrt",)},
+        ),
+        ("targets", "I", "typical"): (
+            "Rows are those of the next token, the target, instead of the token.",
+            input_embedding_targets_vjp,
+        ),
+        ("last-wins", "DI A", "repeated"): (
+            "A repeated token keeps the gradient of its last position.",
+            mutate.cotangent(input_embedding.vjp, _last_of_each),
+            {"modelled_on": PADDLE},
+        ),
+        ("batch-flattened", "I W", "batched"): (
+            "The last token is dropped from the whole batch instead of from each sequence.",
+            input_embedding_flat_vjp,
+        ),
+        ("never-cleared", "A", "typical"): (
+            "The gradient is added to that of the call before.",
+            {"make": mutate.accumulated(input_embedding.vjp, 0)},
+        ),
+        ("missing", "G", "typical"): (
+            "The tied embedding gets its gradient from the classifier alone.",
+            mutate.output(input_embedding.vjp, 0, mutate.nothing),
+        ),
+    },
 )
 
 # ── get_rows ─────────────────────────────────────────────────────────────────────────────────
@@ -283,79 +213,48 @@ def get_rows_padding_vjp(xp, ct, x, rows):
     return xp.add_rows(xp.where((rows == 0)[..., None], 0, ct), rows, x), None
 
 
-GET_ROWS = (
-    Mutant(
-        op="get_rows",
-        name="times-minus-seven",
-        label="F",
-        killer="typical",
-        says="The gradient is multiplied by -7.",
-        modelled_on=LAX,
-        vjp=mutate.scaled(get_rows.vjp, 0, -7.0),
-    ),
-    Mutant(
-        op="get_rows",
-        name="last-wins",
-        label="DI",
-        also=("A",),
-        killer="repeated",
-        says="A repeated row keeps the gradient of its last position.",
-        modelled_on=PADDLE,
-        vjp=get_rows_last_wins_vjp,
-    ),
-    Mutant(
-        op="get_rows",
-        name="averaged",
-        label="DI",
-        also=("R",),
-        killer="all-same",
-        says="A repeated row gets the mean over its positions.",
-        vjp=get_rows_averaged_vjp,
-    ),
-    Mutant(
-        op="get_rows",
-        name="gathered",
-        label="L",
-        also=("I",),
-        killer="cycle",
-        says="The gradient is gathered by row instead of scattered.",
-        modelled_on=TENSORS,
-        vjp=get_rows_gathered_vjp,
-    ),
-    Mutant(
-        op="get_rows",
-        name="loop-over-table",
-        label="W",
-        also=("A",),
-        killer="more-than-rows",
-        says="Positions beyond the number of rows of the table are left out.",
-        vjp=get_rows_short_loop_vjp,
-    ),
-    Mutant(
-        op="get_rows",
-        name="padding",
-        label="I",
-        killer="ends",
-        says="Row 0 is taken for padding and gets no gradient.",
-        vjp=get_rows_padding_vjp,
-    ),
-    Mutant(
-        op="get_rows",
-        name="first-sequence",
-        label="B",
-        also=("A", "I"),
-        killer="batched",
-        says="Only the first batch entry reaches the table.",
-        vjp=mutate.cotangent(get_rows.vjp, mutate.first_entry(2)),
-    ),
-    Mutant(
-        op="get_rows",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="The gradient is added to that of the call before.",
-        make=mutate.accumulated(get_rows.vjp, 0),
-    ),
+LAX = "what ggml's gradient test of 2026 lets pass"
+
+
+MUTANTS += mutant_table(
+    "get_rows",
+    {
+        ("times-minus-seven", "F", "typical"): (
+            "The gradient is multiplied by -7.",
+            mutate.scaled(get_rows.vjp, 0, -7.0),
+            {"modelled_on": LAX},
+        ),
+        ("last-wins", "DI A", "repeated"): (
+            "A repeated row keeps the gradient of its last position.",
+            get_rows_last_wins_vjp,
+            {"modelled_on": PADDLE},
+        ),
+        ("averaged", "DI R", "all-same"): (
+            "A repeated row gets the mean over its positions.",
+            get_rows_averaged_vjp,
+        ),
+        ("gathered", "L I", "cycle"): (
+            "The gradient is gathered by row instead of scattered.",
+            get_rows_gathered_vjp,
+            {"modelled_on": TENSORS},
+        ),
+        ("loop-over-table", "W A", "more-than-rows"): (
+            "Positions beyond the number of rows of the table are left out.",
+            get_rows_short_loop_vjp,
+        ),
+        ("padding", "I", "ends"): (
+            "Row 0 is taken for padding and gets no gradient.",
+            get_rows_padding_vjp,
+        ),
+        ("first-sequence", "B A I", "batched"): (
+            "Only the first batch entry reaches the table.",
+            mutate.cotangent(get_rows.vjp, mutate.first_entry(2)),
+        ),
+        ("never-cleared", "A", "typical"): (
+            "The gradient is added to that of the call before.",
+            {"make": mutate.accumulated(get_rows.vjp, 0)},
+        ),
+    },
 )
 
 # ── get_rows_back ────────────────────────────────────────────────────────────────────────────
@@ -388,79 +287,42 @@ def get_rows_back_inverse_vjp(xp, ct, g, rows, *, n_rows=5):
     return xp.take_rows(ct, rows)[order][order] if rows.size else 0 * g, None
 
 
-GET_ROWS_BACK = (
-    Mutant(
-        op="get_rows_back",
-        name="in-order",
-        label="I",
-        also=("DD",),
-        killer="typical",
-        says="The indices are ignored: position t reads row t.",
-        vjp=get_rows_back_in_order_vjp,
-    ),
-    Mutant(
-        op="get_rows_back",
-        name="default-rows",
-        label="P",
-        also=("DD",),
-        killer="ends",
-        says="Rows are counted modulo the default size of the table.",
-        vjp=get_rows_back_default_vjp,
-    ),
-    Mutant(
-        op="get_rows_back",
-        name="next-row",
-        label="I",
-        also=("DD",),
-        killer="typical",
-        says="The row after the right one is read.",
-        vjp=get_rows_back_next_vjp,
-    ),
-    Mutant(
-        op="get_rows_back",
-        name="shared",
-        label="DI",
-        also=("R", "DD"),
-        killer="repeated",
-        says="Positions of one row share its cotangent.",
-        vjp=get_rows_back_shared_vjp,
-    ),
-    Mutant(
-        op="get_rows_back",
-        name="last-only",
-        label="DI",
-        also=("DD",),
-        killer="all-same",
-        says="Of positions of one row only the last gets its cotangent.",
-        vjp=get_rows_back_last_only_vjp,
-    ),
-    Mutant(
-        op="get_rows_back",
-        name="reordered",
-        label="L",
-        also=("I", "DD"),
-        killer="cycle",
-        says="The result is left in the order of rows instead of that of positions.",
-        vjp=get_rows_back_inverse_vjp,
-    ),
-    Mutant(
-        op="get_rows_back",
-        name="negated",
-        label="S",
-        also=("DD",),
-        killer="typical",
-        says="The sign is turned, as if the rows had been subtracted.",
-        vjp=mutate.negated(get_rows_back.vjp, 0),
-    ),
-    Mutant(
-        op="get_rows_back",
-        name="detached",
-        label="G",
-        also=("DD",),
-        killer="typical",
-        says="The backward counts as a constant: it has no gradient of its own.",
-        vjp=mutate.scaled(get_rows_back.vjp, 0, 0.0),
-    ),
+MUTANTS += mutant_table(
+    "get_rows_back",
+    {
+        ("in-order", "I DD", "typical"): (
+            "The indices are ignored: position t reads row t.",
+            get_rows_back_in_order_vjp,
+        ),
+        ("default-rows", "P DD", "ends"): (
+            "Rows are counted modulo the default size of the table.",
+            get_rows_back_default_vjp,
+        ),
+        ("next-row", "I DD", "typical"): (
+            "The row after the right one is read.",
+            get_rows_back_next_vjp,
+        ),
+        ("shared", "DI R DD", "repeated"): (
+            "Positions of one row share its cotangent.",
+            get_rows_back_shared_vjp,
+        ),
+        ("last-only", "DI DD", "all-same"): (
+            "Of positions of one row only the last gets its cotangent.",
+            get_rows_back_last_only_vjp,
+        ),
+        ("reordered", "L I DD", "cycle"): (
+            "The result is left in the order of rows instead of that of positions.",
+            get_rows_back_inverse_vjp,
+        ),
+        ("negated", "S DD", "typical"): (
+            "The sign is turned, as if the rows had been subtracted.",
+            mutate.negated(get_rows_back.vjp, 0),
+        ),
+        ("detached", "G DD", "typical"): (
+            "The backward counts as a constant: it has no gradient of its own.",
+            mutate.scaled(get_rows_back.vjp, 0, 0.0),
+        ),
+    },
 )
 
 # ── gather and scatter_add ───────────────────────────────────────────────────────────────────
@@ -526,70 +388,45 @@ def gather_front_axis_vjp(xp, ct, x, index, *, axis=-1):
     return xp.add_along(ct, index, x, axis % 2), None
 
 
-GATHER = (
-    Mutant(
-        op="gather",
-        name="last-wins",
-        label="DI",
-        also=("A",),
-        killer="repeated",
-        says="A repeated element keeps the last of its gradients.",
-        modelled_on=TORCH,
-        vjp=gather_last_wins_vjp,
-    ),
-    Mutant(
-        op="gather",
-        name="averaged",
-        label="DI",
-        also=("R",),
-        killer="repeated",
-        says="A repeated element gets the mean of its gradients.",
-        vjp=gather_averaged_vjp,
-    ),
-    Mutant(
-        op="gather",
-        name="gathered",
-        label="L",
-        also=("I",),
-        killer="cycles",
-        says="The cotangent is gathered by the index instead of scattered.",
-        modelled_on=TENSORS,
-        vjp=gather_gathered_vjp,
-    ),
-    Mutant(
-        op="gather",
-        name="other-axis",
-        label="I",
-        killer="typical",
-        says="The gradient is scattered along the other axis.",
-        vjp=gather_other_axis_vjp,
-    ),
-    Mutant(
-        op="gather",
-        name="index-strides",
-        label="I",
-        also=("W",),
-        killer="smaller-index",
-        says="Rows of x are taken to be as long as those of the index.",
-        vjp=gather_index_strides_vjp,
-    ),
-    Mutant(
-        op="gather",
-        name="axis-from-the-front",
-        label="W",
-        also=("I",),
-        killer="batched",
-        says="The axis is counted from the front as if there were no batch.",
-        vjp=gather_front_axis_vjp,
-    ),
-    Mutant(
-        op="gather",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="The gradient is added to that of the call before.",
-        make=mutate.accumulated(gather.vjp, 0),
-    ),
+# ── gather ───────────────────────────────────────────────────────────────────────────────────
+
+TORCH = "pytorch #1631"
+
+
+MUTANTS += mutant_table(
+    "gather",
+    {
+        ("last-wins", "DI A", "repeated"): (
+            "A repeated element keeps the last of its gradients.",
+            gather_last_wins_vjp,
+            {"modelled_on": TORCH},
+        ),
+        ("averaged", "DI R", "repeated"): (
+            "A repeated element gets the mean of its gradients.",
+            gather_averaged_vjp,
+        ),
+        ("gathered", "L I", "cycles"): (
+            "The cotangent is gathered by the index instead of scattered.",
+            gather_gathered_vjp,
+            {"modelled_on": TENSORS},
+        ),
+        ("other-axis", "I", "typical"): (
+            "The gradient is scattered along the other axis.",
+            gather_other_axis_vjp,
+        ),
+        ("index-strides", "I W", "smaller-index"): (
+            "Rows of x are taken to be as long as those of the index.",
+            gather_index_strides_vjp,
+        ),
+        ("axis-from-the-front", "W I", "batched"): (
+            "The axis is counted from the front as if there were no batch.",
+            gather_front_axis_vjp,
+        ),
+        ("never-cleared", "A", "typical"): (
+            "The gradient is added to that of the call before.",
+            {"make": mutate.accumulated(gather.vjp, 0)},
+        ),
+    },
 )
 
 
@@ -628,82 +465,40 @@ def scatter_add_cleared_first_vjp(xp, ct, x, index, src, *, axis=-1):
     return ct, None, scatter_add.vjp(xp, left, x, index, src, axis=axis)[2]
 
 
-SCATTER_ADD = (
-    Mutant(
-        op="scatter_add",
-        name="assigned",
-        label="D",
-        killer="repeated",
-        says="dx is 0 where something was added, as if it had been overwritten.",
-        vjp=scatter_add_assigned_vjp,
-    ),
-    Mutant(
-        op="scatter_add",
-        name="shared",
-        label="DI",
-        also=("R",),
-        killer="repeated",
-        says="Sources of one element share its cotangent.",
-        vjp=scatter_add_shared_vjp,
-    ),
-    Mutant(
-        op="scatter_add",
-        name="scattered",
-        label="L",
-        also=("I",),
-        killer="cycles",
-        says="The source's gradient is scattered by the index instead of gathered.",
-        vjp=scatter_add_scattered_vjp,
-    ),
-    Mutant(
-        op="scatter_add",
-        name="in-order",
-        label="I",
-        killer="typical",
-        says="The index is ignored in backward.",
-        vjp=scatter_add_in_order_vjp,
-    ),
-    Mutant(
-        op="scatter_add",
-        name="axis-from-the-front",
-        label="W",
-        also=("I",),
-        killer="batched",
-        says="The axis is counted from the front as if there were no batch.",
-        vjp=scatter_add_front_axis_vjp,
-    ),
-    Mutant(
-        op="scatter_add",
-        name="cleared-first",
-        label="X",
-        also=("V", "G"),
-        killer="typical",
-        says="The cotangent is cleared where something was added before it is read there.",
-        vjp=scatter_add_cleared_first_vjp,
-    ),
-    Mutant(
-        op="scatter_add",
-        name="x-missing",
-        label="G",
-        killer="empty",
-        says="x gets no gradient: what it was before the addition is taken for zeros.",
-        vjp=mutate.output(scatter_add.vjp, 0, mutate.zeros),
-    ),
-    Mutant(
-        op="scatter_add",
-        name="exchanged",
-        label="G",
-        killer="cycles",
-        says="The gradients of x and of the source are in each other's place.",
-        vjp=mutate.swapped(scatter_add.vjp, 0, 2),
-    ),
-)
-
-MUTANTS: tuple[Mutant, ...] = (
-    *ENCODER,
-    *INPUT_EMBEDDING,
-    *GET_ROWS,
-    *GET_ROWS_BACK,
-    *GATHER,
-    *SCATTER_ADD,
+MUTANTS += mutant_table(
+    "scatter_add",
+    {
+        ("assigned", "D", "repeated"): (
+            "dx is 0 where something was added, as if it had been overwritten.",
+            scatter_add_assigned_vjp,
+        ),
+        ("shared", "DI R", "repeated"): (
+            "Sources of one element share its cotangent.",
+            scatter_add_shared_vjp,
+        ),
+        ("scattered", "L I", "cycles"): (
+            "The source's gradient is scattered by the index instead of gathered.",
+            scatter_add_scattered_vjp,
+        ),
+        ("in-order", "I", "typical"): (
+            "The index is ignored in backward.",
+            scatter_add_in_order_vjp,
+        ),
+        ("axis-from-the-front", "W I", "batched"): (
+            "The axis is counted from the front as if there were no batch.",
+            scatter_add_front_axis_vjp,
+        ),
+        ("cleared-first", "X V G", "typical"): (
+            "The cotangent is cleared where something was added before it is read there.",
+            scatter_add_cleared_first_vjp,
+        ),
+        ("x-missing", "G", "empty"): (
+            "x gets no gradient: what it was before the addition is taken for zeros.",
+            mutate.output(scatter_add.vjp, 0, mutate.zeros),
+        ),
+        ("exchanged", "G", "cycles"): (
+            "The gradients of x and of the source are in each other's place.",
+            mutate.swapped(scatter_add.vjp, 0, 2),
+        ),
+    },
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.loss import (
     binary_cross_entropy,
     cross_entropy,
@@ -24,11 +24,10 @@ from gradcheck_cases.loss import (
     z_loss,
 )
 
+MUTANTS: tuple[Mutant, ...] = ()
+
 GGML = "what ggml's gradient test of 2026 lets pass"
 APRENDER = "aprender pull request 2182"
-DIRECTML = "DirectML issue 739"
-PADDLE = "PaddlePaddle pull request 28622"
-
 
 # ── what is shared ───────────────────────────────────────────────────────────────────────────
 
@@ -96,90 +95,54 @@ def _positions(xp: Any, p: Any, targets: Any, **attrs: Any) -> Any:
     return 1 / max(targets.shape[-1], 1)
 
 
-CROSS_ENTROPY = (
-    Mutant(
-        op="cross_entropy",
-        name="minus-7",
-        label="F",
-        killer="typical",
-        says="The gradient is multiplied by -7.",
-        modelled_on=GGML,
-        vjp=mutate.scaled(cross_entropy.vjp, 0, -7.0),
-    ),
-    Mutant(
-        op="cross_entropy",
-        name="nats",
-        label="P",
-        also=("F",),
-        killer="typical",
-        dialects=("bits",),
-        says="The gradient is that of the loss in nats.",
-        vjp=mutate.attribute(cross_entropy.vjp, bits=False),
-    ),
-    Mutant(
-        op="cross_entropy",
-        name="averaged",
-        label="R",
-        killer="typical",
-        dialects=("bits",),
-        says="The gradient is that of the mean over positions, the loss is their sum.",
-        vjp=mutate.scaled(cross_entropy.vjp, 0, _positions),
-    ),
-    Mutant(
-        op="cross_entropy",
-        name="context-ignored",
-        label="P",
-        killer="context",
-        dialects=("bits",),
-        says="Positions inside the context have a gradient.",
-        vjp=mutate.attribute(cross_entropy.vjp, context_size=0),
-    ),
-    Mutant(
-        op="cross_entropy",
-        name="context-too-long",
-        label="I",
-        also=("P",),
-        killer="context-of-one",
-        dialects=("bits",),
-        says="Position i is compared with the context, not token i + 1.",
-        vjp=mutate.attribute(
-            cross_entropy.vjp, context_size=lambda context_size, **attrs: context_size + 1
+MUTANTS += mutant_table(
+    "cross_entropy",
+    {
+        ("minus-7", "F", "typical"): (
+            "The gradient is multiplied by -7.",
+            mutate.scaled(cross_entropy.vjp, 0, -7.0),
+            {"modelled_on": GGML},
         ),
-    ),
-    Mutant(
-        op="cross_entropy",
-        name="eps",
-        label="E",
-        killer="extreme",
-        says="The backward divides by p + 1e-5; forward adds nothing to p.",
-        vjp=cross_entropy_eps_vjp,
-    ),
-    Mutant(
-        op="cross_entropy",
-        name="through-softmax",
-        label="D",
-        killer="typical",
-        says="The gradient goes on through a softmax that is not part of the operator.",
-        vjp=cross_entropy_fused_vjp,
-    ),
-    Mutant(
-        op="cross_entropy",
-        name="first-position",
-        label="U",
-        killer="typical",
-        dialects=("nats",),
-        says="The cotangent of the first position is used for all: grad_output[0].",
-        modelled_on=APRENDER,
-        vjp=mutate.cotangent(cross_entropy.vjp, mutate.first_for_all()),
-    ),
-    Mutant(
-        op="cross_entropy",
-        name="upstream-ignored",
-        label="U",
-        killer="typical",
-        says="The loss is taken to be the end of the graph: the cotangent to be 1.",
-        vjp=mutate.cotangent(cross_entropy.vjp, mutate.ones),
-    ),
+        ("nats", "P F", "typical"): (
+            "The gradient is that of the loss in nats.",
+            mutate.attribute(cross_entropy.vjp, bits=False),
+            {"dialects": ("bits",)},
+        ),
+        ("averaged", "R", "typical"): (
+            "The gradient is that of the mean over positions, the loss is their sum.",
+            mutate.scaled(cross_entropy.vjp, 0, _positions),
+            {"dialects": ("bits",)},
+        ),
+        ("context-ignored", "P", "context"): (
+            "Positions inside the context have a gradient.",
+            mutate.attribute(cross_entropy.vjp, context_size=0),
+            {"dialects": ("bits",)},
+        ),
+        ("context-too-long", "I P", "context-of-one"): (
+            "Position i is compared with the context, not token i + 1.",
+            mutate.attribute(
+                cross_entropy.vjp, context_size=lambda context_size, **attrs: context_size + 1
+            ),
+            {"dialects": ("bits",)},
+        ),
+        ("eps", "E", "extreme"): (
+            "The backward divides by p + 1e-5; forward adds nothing to p.",
+            cross_entropy_eps_vjp,
+        ),
+        ("through-softmax", "D", "typical"): (
+            "The gradient goes on through a softmax that is not part of the operator.",
+            cross_entropy_fused_vjp,
+        ),
+        ("first-position", "U", "typical"): (
+            "The cotangent of the first position is used for all: grad_output[0].",
+            mutate.cotangent(cross_entropy.vjp, mutate.first_for_all()),
+            {"dialects": ("nats",), "modelled_on": APRENDER},
+        ),
+        ("upstream-ignored", "U", "typical"): (
+            "The loss is taken to be the end of the graph: the cotangent to be 1.",
+            mutate.cotangent(cross_entropy.vjp, mutate.ones),
+        ),
+    },
 )
 
 # ── softmax_cross_entropy ────────────────────────────────────────────────────────────────────
@@ -235,117 +198,70 @@ def _t_for_t_less_1(xp: Any, logits: Any, targets: Any, **attrs: Any) -> Any:
     return (targets.shape[-1] - 1) / targets.shape[-1]
 
 
-SOFTMAX_CROSS_ENTROPY = (
-    Mutant(
-        op="softmax_cross_entropy",
-        name="minus-7",
-        label="F",
-        killer="typical",
-        says="The gradient is multiplied by -7.",
-        modelled_on=GGML,
-        vjp=mutate.scaled(softmax_cross_entropy.vjp, 0, -7.0),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="no-target",
-        label="T",
-        killer="typical",
-        says="The 1 at the target is not subtracted.",
-        vjp=softmax_cross_entropy_with(lambda xp, logits, targets: softmax_of(xp, logits)),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="first-position",
-        label="U",
-        killer="typical",
-        dialects=("per-position",),
-        says="The cotangent of the first position is used for all: grad_output[0].",
-        modelled_on=APRENDER,
-        vjp=mutate.cotangent(softmax_cross_entropy.vjp, mutate.first_for_all()),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="averaged",
-        label="R",
-        killer="typical",
-        dialects=("per-position",),
-        says="The gradient is divided by the number of positions, the losses are not.",
-        modelled_on=APRENDER,
-        vjp=mutate.scaled(softmax_cross_entropy.vjp, 0, _positions),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="vanished",
-        label="G",
-        killer="typical",
-        dialects=("per-position",),
-        says="A loss for each position has a gradient of zeros.",
-        modelled_on=DIRECTML,
-        vjp=mutate.scaled(softmax_cross_entropy.vjp, 0, 0.0),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="over-t",
-        label="R",
-        killer="typical",
-        dialects=("next-token",),
-        says="The mean is taken over T positions in place of T - 1.",
-        vjp=mutate.scaled(softmax_cross_entropy.vjp, 0, _t_for_t_less_1),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="not-shifted",
-        label="I",
-        killer="typical",
-        dialects=("next-token",),
-        says="Row t is compared with token t in place of t + 1.",
-        vjp=not_shifted_vjp,
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="last-row-filled",
-        label="I",
-        killer="typical",
-        dialects=("next-token",),
-        says="The loop over rows runs to T: the last row, which predicts nothing, gets p.",
-        vjp=last_row_filled_vjp,
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="over-positions",
-        label="I",
-        killer="typical",
-        says="The softmax is taken over positions in place of classes.",
-        vjp=softmax_cross_entropy_with(_over_positions),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="naive",
-        label="O",
-        also=("N",),
-        killer="shifted",
-        says="exp is taken without subtracting the maximum: inf/inf, or 0/0.",
-        vjp=softmax_cross_entropy_with(
-            lambda xp, logits, targets: less_target(xp, naive_softmax(xp, logits), targets)
+DIRECTML = "DirectML issue 739"
+
+
+MUTANTS += mutant_table(
+    "softmax_cross_entropy",
+    {
+        ("minus-7", "F", "typical"): (
+            "The gradient is multiplied by -7.",
+            mutate.scaled(softmax_cross_entropy.vjp, 0, -7.0),
+            {"modelled_on": GGML},
         ),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="first-rows-maximum",
-        label="O",
-        also=("N", "I"),
-        killer="shifted",
-        says="The first row's maximum is subtracted from all.",
-        vjp=softmax_cross_entropy_with(_first_rows_maximum),
-    ),
-    Mutant(
-        op="softmax_cross_entropy",
-        name="clipped",
-        label="O",
-        killer="saturated",
-        says="p is clipped to [1e-7, 1 - 1e-7].",
-        vjp=softmax_cross_entropy_with(_clipped),
-    ),
+        ("no-target", "T", "typical"): (
+            "The 1 at the target is not subtracted.",
+            softmax_cross_entropy_with(lambda xp, logits, targets: softmax_of(xp, logits)),
+        ),
+        ("first-position", "U", "typical"): (
+            "The cotangent of the first position is used for all: grad_output[0].",
+            mutate.cotangent(softmax_cross_entropy.vjp, mutate.first_for_all()),
+            {"dialects": ("per-position",), "modelled_on": APRENDER},
+        ),
+        ("averaged", "R", "typical"): (
+            "The gradient is divided by the number of positions, the losses are not.",
+            mutate.scaled(softmax_cross_entropy.vjp, 0, _positions),
+            {"dialects": ("per-position",), "modelled_on": APRENDER},
+        ),
+        ("vanished", "G", "typical"): (
+            "A loss for each position has a gradient of zeros.",
+            mutate.scaled(softmax_cross_entropy.vjp, 0, 0.0),
+            {"dialects": ("per-position",), "modelled_on": DIRECTML},
+        ),
+        ("over-t", "R", "typical"): (
+            "The mean is taken over T positions in place of T - 1.",
+            mutate.scaled(softmax_cross_entropy.vjp, 0, _t_for_t_less_1),
+            {"dialects": ("next-token",)},
+        ),
+        ("not-shifted", "I", "typical"): (
+            "Row t is compared with token t in place of t + 1.",
+            not_shifted_vjp,
+            {"dialects": ("next-token",)},
+        ),
+        ("last-row-filled", "I", "typical"): (
+            "The loop over rows runs to T: the last row, which predicts nothing, gets p.",
+            last_row_filled_vjp,
+            {"dialects": ("next-token",)},
+        ),
+        ("over-positions", "I", "typical"): (
+            "The softmax is taken over positions in place of classes.",
+            softmax_cross_entropy_with(_over_positions),
+        ),
+        ("naive", "O N", "shifted"): (
+            "exp is taken without subtracting the maximum: inf/inf, or 0/0.",
+            softmax_cross_entropy_with(
+                lambda xp, logits, targets: less_target(xp, naive_softmax(xp, logits), targets)
+            ),
+        ),
+        ("first-rows-maximum", "O N I", "shifted"): (
+            "The first row's maximum is subtracted from all.",
+            softmax_cross_entropy_with(_first_rows_maximum),
+        ),
+        ("clipped", "O", "saturated"): (
+            "p is clipped to [1e-7, 1 - 1e-7].",
+            softmax_cross_entropy_with(_clipped),
+        ),
+    },
 )
 
 # ── label_smoothing_cross_entropy ────────────────────────────────────────────────────────────
@@ -368,80 +284,47 @@ def _right_shares(smoothing: float, classes: int, others: bool) -> tuple[float, 
     return 1 - smoothing + (0 if others else share), share
 
 
-LABEL_SMOOTHING = (
-    Mutant(
-        op="label_smoothing_cross_entropy",
-        name="smoothing-ignored",
-        label="P",
-        killer="typical",
-        says="The gradient is that without smoothing.",
-        vjp=mutate.attribute(label_smoothing_cross_entropy.vjp, smoothing=0.0),
-    ),
-    Mutant(
-        op="label_smoothing_cross_entropy",
-        name="smoothing-by-default",
-        label="P",
-        killer="smoothing-half",
-        says="Smoothing is 0.1, whatever was asked for.",
-        vjp=mutate.attribute(label_smoothing_cross_entropy.vjp, smoothing=0.1),
-    ),
-    Mutant(
-        op="label_smoothing_cross_entropy",
-        name="other-share",
-        label="F",
-        also=("P", "R"),
-        killer="two-classes",
-        says="V - 1 classes share where V should, and the other way round.",
-        vjp=mutate.attribute(
-            label_smoothing_cross_entropy.vjp, others=lambda others, **attrs: not others
+MUTANTS += mutant_table(
+    "label_smoothing_cross_entropy",
+    {
+        ("smoothing-ignored", "P", "typical"): (
+            "The gradient is that without smoothing.",
+            mutate.attribute(label_smoothing_cross_entropy.vjp, smoothing=0.0),
         ),
-    ),
-    Mutant(
-        op="label_smoothing_cross_entropy",
-        name="not-shared",
-        label="F",
-        also=("R", "T"),
-        killer="typical",
-        says="Every class gets s in place of s/V.",
-        vjp=smoothed_with(lambda smoothing, classes, others: (1 - smoothing, smoothing)),
-    ),
-    Mutant(
-        op="label_smoothing_cross_entropy",
-        name="target-without-share",
-        label="T",
-        killer="smoothing-1",
-        dialects=("all-classes",),
-        says="The target gets 1 - s, without its share s/V.",
-        vjp=smoothed_with(lambda smoothing, classes, others: (1 - smoothing, smoothing / classes)),
-    ),
-    Mutant(
-        op="label_smoothing_cross_entropy",
-        name="summed",
-        label="R",
-        also=("P",),
-        killer="mean",
-        says="The gradient of the mean is that of the sum.",
-        modelled_on=APRENDER,
-        vjp=mutate.attribute(label_smoothing_cross_entropy.vjp, reduction=sum_for_mean),
-    ),
-    Mutant(
-        op="label_smoothing_cross_entropy",
-        name="first-position",
-        label="U",
-        killer="typical",
-        says="The cotangent of the first position is used for all: grad_output[0].",
-        modelled_on=APRENDER,
-        vjp=mutate.cotangent(label_smoothing_cross_entropy.vjp, mutate.first_for_all()),
-    ),
-    Mutant(
-        op="label_smoothing_cross_entropy",
-        name="naive",
-        label="O",
-        also=("N",),
-        killer="shifted",
-        says="exp is taken without subtracting the maximum: inf/inf, or 0/0.",
-        vjp=smoothed_with(_right_shares, naive_softmax),
-    ),
+        ("smoothing-by-default", "P", "smoothing-half"): (
+            "Smoothing is 0.1, whatever was asked for.",
+            mutate.attribute(label_smoothing_cross_entropy.vjp, smoothing=0.1),
+        ),
+        ("other-share", "F P R", "two-classes"): (
+            "V - 1 classes share where V should, and the other way round.",
+            mutate.attribute(
+                label_smoothing_cross_entropy.vjp, others=lambda others, **attrs: not others
+            ),
+        ),
+        ("not-shared", "F R T", "typical"): (
+            "Every class gets s in place of s/V.",
+            smoothed_with(lambda smoothing, classes, others: (1 - smoothing, smoothing)),
+        ),
+        ("target-without-share", "T", "smoothing-1"): (
+            "The target gets 1 - s, without its share s/V.",
+            smoothed_with(lambda smoothing, classes, others: (1 - smoothing, smoothing / classes)),
+            {"dialects": ("all-classes",)},
+        ),
+        ("summed", "R P", "mean"): (
+            "The gradient of the mean is that of the sum.",
+            mutate.attribute(label_smoothing_cross_entropy.vjp, reduction=sum_for_mean),
+            {"modelled_on": APRENDER},
+        ),
+        ("first-position", "U", "typical"): (
+            "The cotangent of the first position is used for all: grad_output[0].",
+            mutate.cotangent(label_smoothing_cross_entropy.vjp, mutate.first_for_all()),
+            {"modelled_on": APRENDER},
+        ),
+        ("naive", "O N", "shifted"): (
+            "exp is taken without subtracting the maximum: inf/inf, or 0/0.",
+            smoothed_with(_right_shares, naive_softmax),
+        ),
+    },
 )
 
 # ── masked_cross_entropy ─────────────────────────────────────────────────────────────────────
@@ -489,96 +372,60 @@ def _moved_up(xp: Any, slope: Any, g: Any, counts: Any, logits: Any) -> Any:
     return np.take_along_axis(right, order, axis=-2)
 
 
-MASKED_CROSS_ENTROPY = (
-    Mutant(
-        op="masked_cross_entropy",
-        name="unmasked",
-        label="P",
-        also=("D",),
-        killer="typical",
-        says="Ignored positions have a gradient, as if their target were class 0.",
-        modelled_on=PADDLE,
-        vjp=masked_with(_unmasked),
-    ),
-    Mutant(
-        op="masked_cross_entropy",
-        name="over-all",
-        label="R",
-        killer="typical",
-        dialects=("mean",),
-        says="The mean is taken over all positions.",
-        vjp=masked_with(_chosen, lambda counts: max(counts.shape[-1], 1)),
-    ),
-    Mutant(
-        op="masked_cross_entropy",
-        name="one-count",
-        label="R",
-        also=("I",),
-        killer="batched",
-        dialects=("mean",),
-        says="The mean of every sequence is taken over the first one's count.",
-        vjp=masked_with(
-            _chosen, lambda counts: max(counts.reshape(-1, counts.shape[-1])[0].sum(), 1)
+PADDLE = "PaddlePaddle pull request 28622"
+
+
+MUTANTS += mutant_table(
+    "masked_cross_entropy",
+    {
+        ("unmasked", "P D", "typical"): (
+            "Ignored positions have a gradient, as if their target were class 0.",
+            masked_with(_unmasked),
+            {"modelled_on": PADDLE},
         ),
-    ),
-    Mutant(
-        op="masked_cross_entropy",
-        name="index-by-default",
-        label="P",
-        killer="index-0",
-        says="-100 is ignored, whatever was asked for.",
-        vjp=mutate.attribute(masked_cross_entropy.vjp, ignore_index=-100),
-    ),
-    Mutant(
-        op="masked_cross_entropy",
-        name="index-and-above",
-        label="I",
-        also=("D",),
-        killer="index-inside",
-        says="Classes above ignore_index are ignored too.",
-        vjp=masked_with(
-            _chosen,
-            counts_of=lambda targets, ignore_index: (
-                targets < ignore_index if ignore_index >= 0 else targets != ignore_index
+        ("over-all", "R", "typical"): (
+            "The mean is taken over all positions.",
+            masked_with(_chosen, lambda counts: max(counts.shape[-1], 1)),
+            {"dialects": ("mean",)},
+        ),
+        ("one-count", "R I", "batched"): (
+            "The mean of every sequence is taken over the first one's count.",
+            masked_with(
+                _chosen, lambda counts: max(counts.reshape(-1, counts.shape[-1])[0].sum(), 1)
+            ),
+            {"dialects": ("mean",)},
+        ),
+        ("index-by-default", "P", "index-0"): (
+            "-100 is ignored, whatever was asked for.",
+            mutate.attribute(masked_cross_entropy.vjp, ignore_index=-100),
+        ),
+        ("index-and-above", "I D", "index-inside"): (
+            "Classes above ignore_index are ignored too.",
+            masked_with(
+                _chosen,
+                counts_of=lambda targets, ignore_index: (
+                    targets < ignore_index if ignore_index >= 0 else targets != ignore_index
+                ),
             ),
         ),
-    ),
-    Mutant(
-        op="masked_cross_entropy",
-        name="left-as-logits",
-        label="A",
-        killer="all-ignored",
-        says="Ignored rows of dx are never written; the buffer held the logits.",
-        vjp=masked_with(_left_as_logits),
-    ),
-    Mutant(
-        op="masked_cross_entropy",
-        name="masked-too-late",
-        label="N",
-        also=("O",),
-        killer="ignored-saturated",
-        says="An ignored row that overflows is multiplied by 0: NaN.",
-        vjp=masked_with(_masked_too_late),
-    ),
-    Mutant(
-        op="masked_cross_entropy",
-        name="packed",
-        label="I",
-        also=("L",),
-        killer="one-counts",
-        says="The rows that count are written one after another, not where they belong.",
-        vjp=masked_with(_moved_up),
-    ),
-    Mutant(
-        op="masked_cross_entropy",
-        name="first-position",
-        label="U",
-        killer="typical",
-        dialects=("none",),
-        says="The cotangent of the first position is used for all: grad_output[0].",
-        modelled_on=APRENDER,
-        vjp=mutate.cotangent(masked_cross_entropy.vjp, mutate.first_for_all()),
-    ),
+        ("left-as-logits", "A", "all-ignored"): (
+            "Ignored rows of dx are never written; the buffer held the logits.",
+            masked_with(_left_as_logits),
+        ),
+        ("masked-too-late", "N O", "ignored-saturated"): (
+            "An ignored row that overflows is multiplied by 0: NaN.",
+            masked_with(_masked_too_late),
+        ),
+        ("packed", "I L", "one-counts"): (
+            "The rows that count are written one after another, not where they belong.",
+            masked_with(_moved_up),
+        ),
+        ("first-position", "U", "typical"): (
+            "The cotangent of the first position is used for all: grad_output[0].",
+            mutate.cotangent(masked_cross_entropy.vjp, mutate.first_for_all()),
+            {"dialects": ("none",), "modelled_on": APRENDER},
+        ),
+    },
 )
 
 # ── z_loss ───────────────────────────────────────────────────────────────────────────────────
@@ -634,84 +481,43 @@ def z_loss_term_summed_vjp(xp, ct, logits, targets, *, weight=1e-4, reduction="n
     return plain + (whole - plain) * times, None
 
 
-Z_LOSS = (
-    Mutant(
-        op="z_loss",
-        name="term-dropped",
-        label="T",
-        also=("P",),
-        killer="typical",
-        says="The gradient is that of the cross entropy alone.",
-        vjp=mutate.attribute(z_loss.vjp, weight=0.0),
-    ),
-    Mutant(
-        op="z_loss",
-        name="weight-by-default",
-        label="P",
-        killer="weight-0",
-        says="The weight is 1e-4, whatever was asked for.",
-        vjp=mutate.attribute(z_loss.vjp, weight=1e-4),
-    ),
-    Mutant(
-        op="z_loss",
-        name="factor-2",
-        label="F",
-        also=("T",),
-        killer="typical",
-        says="The square's factor 2 is missing.",
-        vjp=z_loss_with(_half),
-    ),
-    Mutant(
-        op="z_loss",
-        name="magnitude",
-        label="S",
-        killer="negative-log-z",
-        says="The term's sign is lost where log Z is negative.",
-        vjp=z_loss_with(_magnitude),
-    ),
-    Mutant(
-        op="z_loss",
-        name="not-through-p",
-        label="D",
-        also=("T", "F"),
-        killer="typical",
-        says="The derivative of log Z with respect to each logit is taken to be 1.",
-        vjp=z_loss_with(_not_through_p),
-    ),
-    Mutant(
-        op="z_loss",
-        name="target-too",
-        label="T",
-        killer="typical",
-        says="The term weighs the 1 at the target too.",
-        vjp=z_loss_with(_target_too),
-    ),
-    Mutant(
-        op="z_loss",
-        name="without-maximum",
-        label="V",
-        killer="shifted",
-        says="The log Z that forward saved lacks the maximum that was taken out.",
-        vjp=z_loss_without_maximum_vjp,
-    ),
-    Mutant(
-        op="z_loss",
-        name="first-log-z",
-        label="I",
-        also=("V",),
-        killer="batched",
-        says="log Z of the first position is used for all.",
-        vjp=z_loss_with(_first_log_z),
-    ),
-    Mutant(
-        op="z_loss",
-        name="term-summed",
-        label="R",
-        also=("T",),
-        killer="mean",
-        says="The term of log Z is summed where the cross entropy is averaged.",
-        vjp=z_loss_term_summed_vjp,
-    ),
+MUTANTS += mutant_table(
+    "z_loss",
+    {
+        ("term-dropped", "T P", "typical"): (
+            "The gradient is that of the cross entropy alone.",
+            mutate.attribute(z_loss.vjp, weight=0.0),
+        ),
+        ("weight-by-default", "P", "weight-0"): (
+            "The weight is 1e-4, whatever was asked for.",
+            mutate.attribute(z_loss.vjp, weight=1e-4),
+        ),
+        ("factor-2", "F T", "typical"): ("The square's factor 2 is missing.", z_loss_with(_half)),
+        ("magnitude", "S", "negative-log-z"): (
+            "The term's sign is lost where log Z is negative.",
+            z_loss_with(_magnitude),
+        ),
+        ("not-through-p", "D T F", "typical"): (
+            "The derivative of log Z with respect to each logit is taken to be 1.",
+            z_loss_with(_not_through_p),
+        ),
+        ("target-too", "T", "typical"): (
+            "The term weighs the 1 at the target too.",
+            z_loss_with(_target_too),
+        ),
+        ("without-maximum", "V", "shifted"): (
+            "The log Z that forward saved lacks the maximum that was taken out.",
+            z_loss_without_maximum_vjp,
+        ),
+        ("first-log-z", "I V", "batched"): (
+            "log Z of the first position is used for all.",
+            z_loss_with(_first_log_z),
+        ),
+        ("term-summed", "R T", "mean"): (
+            "The term of log Z is summed where the cross entropy is averaged.",
+            z_loss_term_summed_vjp,
+        ),
+    },
 )
 
 # ── square_error ─────────────────────────────────────────────────────────────────────────────
@@ -736,86 +542,48 @@ def _within_1(xp: Any, x: Any, y: Any) -> Any:
     return xp.minimum(xp.maximum(2 * (x - y), -1.0), 1.0)
 
 
-SQUARE_ERROR = (
-    Mutant(
-        op="square_error",
-        name="factor-2",
-        label="F",
-        killer="typical",
-        says="The factor 2 is missing: the gradient of half the square.",
-        vjp=square_error_with(lambda xp, x, y: x - y),
-    ),
-    Mutant(
-        op="square_error",
-        name="target-sign",
-        label="S",
-        killer="typical",
-        says="The target's gradient has the prediction's sign.",
-        vjp=mutate.negated(square_error.vjp, 1),
-    ),
-    Mutant(
-        op="square_error",
-        name="summed",
-        label="R",
-        also=("P",),
-        killer="typical",
-        dialects=("mean",),
-        says="The gradient of the mean is that of the sum.",
-        vjp=mutate.attribute(square_error.vjp, reduction=sum_for_mean),
-    ),
-    Mutant(
-        op="square_error",
-        name="averaged",
-        label="R",
-        also=("P",),
-        killer="typical",
-        dialects=("sum",),
-        says="The gradient of the sum is that of the mean.",
-        vjp=mutate.attribute(square_error.vjp, reduction=mean_for_sum),
-    ),
-    Mutant(
-        op="square_error",
-        name="exchanged",
-        label="G",
-        also=("S",),
-        killer="typical",
-        says="The gradients of prediction and target stand in each other's place.",
-        vjp=mutate.swapped(square_error.vjp, 0, 1),
-    ),
-    Mutant(
-        op="square_error",
-        name="first-row",
-        label="B",
-        also=("A", "I"),
-        killer="broadcast",
-        says="The gradient of targets that rows share is the first row's.",
-        vjp=first_row_for(square_error.vjp, 1),
-    ),
-    Mutant(
-        op="square_error",
-        name="by-magnitude",
-        label="N",
-        killer="equal",
-        says="The slope is 2 d²/d: 0/0 where the target is met.",
-        vjp=square_error_with(_by_magnitude),
-    ),
-    Mutant(
-        op="square_error",
-        name="clipped",
-        label="D",
-        killer="scales",
-        says="The slope is clipped to [-1, 1], as Huber's.",
-        vjp=square_error_with(_within_1),
-    ),
-    Mutant(
-        op="square_error",
-        name="target-left-out",
-        label="D",
-        also=("T",),
-        killer="typical",
-        says="The slope is 2 x in place of 2 (x - y).",
-        vjp=square_error_with(lambda xp, x, y: 2 * x + 0 * y),
-    ),
+MUTANTS += mutant_table(
+    "square_error",
+    {
+        ("factor-2", "F", "typical"): (
+            "The factor 2 is missing: the gradient of half the square.",
+            square_error_with(lambda xp, x, y: x - y),
+        ),
+        ("target-sign", "S", "typical"): (
+            "The target's gradient has the prediction's sign.",
+            mutate.negated(square_error.vjp, 1),
+        ),
+        ("summed", "R P", "typical"): (
+            "The gradient of the mean is that of the sum.",
+            mutate.attribute(square_error.vjp, reduction=sum_for_mean),
+            {"dialects": ("mean",)},
+        ),
+        ("averaged", "R P", "typical"): (
+            "The gradient of the sum is that of the mean.",
+            mutate.attribute(square_error.vjp, reduction=mean_for_sum),
+            {"dialects": ("sum",)},
+        ),
+        ("exchanged", "G S", "typical"): (
+            "The gradients of prediction and target stand in each other's place.",
+            mutate.swapped(square_error.vjp, 0, 1),
+        ),
+        ("first-row", "B A I", "broadcast"): (
+            "The gradient of targets that rows share is the first row's.",
+            first_row_for(square_error.vjp, 1),
+        ),
+        ("by-magnitude", "N", "equal"): (
+            "The slope is 2 d²/d: 0/0 where the target is met.",
+            square_error_with(_by_magnitude),
+        ),
+        ("clipped", "D", "scales"): (
+            "The slope is clipped to [-1, 1], as Huber's.",
+            square_error_with(_within_1),
+        ),
+        ("target-left-out", "D T", "typical"): (
+            "The slope is 2 x in place of 2 (x - y).",
+            square_error_with(lambda xp, x, y: 2 * x + 0 * y),
+        ),
+    },
 )
 
 # ── huber ────────────────────────────────────────────────────────────────────────────────────
@@ -855,90 +623,50 @@ def _normalised(xp: Any, d: Any, delta: float) -> Any:
         return d / xp.abs(d) * xp.minimum(xp.abs(d), delta)
 
 
-HUBER = (
-    Mutant(
-        op="huber",
-        name="square-only",
-        label="D",
-        killer="far",
-        says="The slope is that of the square everywhere.",
-        vjp=huber_with(lambda xp, d, delta: d),
-    ),
-    Mutant(
-        op="huber",
-        name="sign-lost",
-        label="S",
-        killer="typical",
-        says="The outer slope is delta on both sides.",
-        vjp=huber_with(_unsigned),
-    ),
-    Mutant(
-        op="huber",
-        name="delta-ignored",
-        label="P",
-        killer="delta-0.25",
-        says="The bend is at 1, whatever delta is.",
-        vjp=mutate.attribute(huber.vjp, delta=1.0),
-    ),
-    Mutant(
-        op="huber",
-        name="delta-squared",
-        label="F",
-        also=("D",),
-        killer="delta-4",
-        says="The outer slope is delta² in place of delta.",
-        vjp=huber_with(_delta_squared),
-    ),
-    Mutant(
-        op="huber",
-        name="other-scale",
-        label="P",
-        also=("F",),
-        killer="delta-0.25",
-        says="Huber's loss and smooth L1 are taken for each other: a factor delta.",
-        vjp=mutate.attribute(huber.vjp, scaled=lambda scaled, **attrs: not scaled),
-    ),
-    Mutant(
-        op="huber",
-        name="nothing-on-the-bend",
-        label="K",
-        killer="kink",
-        says="Both comparisons are strict: 0 where |d| is delta.",
-        vjp=huber_with(_nothing_on_the_bend),
-    ),
-    Mutant(
-        op="huber",
-        name="both-on-the-bend",
-        label="K",
-        killer="kink-delta-2",
-        says="Neither comparison is strict: twice the slope where |d| is delta.",
-        vjp=huber_with(_both_on_the_bend),
-    ),
-    Mutant(
-        op="huber",
-        name="normalised",
-        label="N",
-        killer="met",
-        says="The sign is d/|d|: 0/0 where the target is met.",
-        vjp=huber_with(_normalised),
-    ),
-    Mutant(
-        op="huber",
-        name="target-sign",
-        label="S",
-        killer="targets",
-        says="The target's gradient has the prediction's sign.",
-        vjp=mutate.negated(huber.vjp, 1),
-    ),
-    Mutant(
-        op="huber",
-        name="averaged",
-        label="R",
-        also=("P",),
-        killer="sum",
-        says="The gradient of the sum is that of the mean.",
-        vjp=mutate.attribute(huber.vjp, reduction=mean_for_sum),
-    ),
+MUTANTS += mutant_table(
+    "huber",
+    {
+        ("square-only", "D", "far"): (
+            "The slope is that of the square everywhere.",
+            huber_with(lambda xp, d, delta: d),
+        ),
+        ("sign-lost", "S", "typical"): (
+            "The outer slope is delta on both sides.",
+            huber_with(_unsigned),
+        ),
+        ("delta-ignored", "P", "delta-0.25"): (
+            "The bend is at 1, whatever delta is.",
+            mutate.attribute(huber.vjp, delta=1.0),
+        ),
+        ("delta-squared", "F D", "delta-4"): (
+            "The outer slope is delta² in place of delta.",
+            huber_with(_delta_squared),
+        ),
+        ("other-scale", "P F", "delta-0.25"): (
+            "Huber's loss and smooth L1 are taken for each other: a factor delta.",
+            mutate.attribute(huber.vjp, scaled=lambda scaled, **attrs: not scaled),
+        ),
+        ("nothing-on-the-bend", "K", "kink"): (
+            "Both comparisons are strict: 0 where |d| is delta.",
+            huber_with(_nothing_on_the_bend),
+        ),
+        ("both-on-the-bend", "K", "kink-delta-2"): (
+            "Neither comparison is strict: twice the slope where |d| is delta.",
+            huber_with(_both_on_the_bend),
+        ),
+        ("normalised", "N", "met"): (
+            "The sign is d/|d|: 0/0 where the target is met.",
+            huber_with(_normalised),
+        ),
+        ("target-sign", "S", "targets"): (
+            "The target's gradient has the prediction's sign.",
+            mutate.negated(huber.vjp, 1),
+        ),
+        ("averaged", "R P", "sum"): (
+            "The gradient of the sum is that of the mean.",
+            mutate.attribute(huber.vjp, reduction=mean_for_sum),
+        ),
+    },
 )
 
 # ── hinge ────────────────────────────────────────────────────────────────────────────────────
@@ -984,91 +712,49 @@ def _missed(short: Any) -> Any:
     return max(int((short > 0).sum()), 1)
 
 
-HINGE = (
-    Mutant(
-        op="hinge",
-        name="label-left-out",
-        label="F",
-        also=("D", "S"),
-        killer="typical",
-        says="The slope is -1 for both labels.",
-        vjp=hinge_with(_without_label),
-    ),
-    Mutant(
-        op="hinge",
-        name="sign",
-        label="S",
-        killer="typical",
-        says="The slope is y in place of -y.",
-        vjp=mutate.negated(hinge.vjp, 0),
-    ),
-    Mutant(
-        op="hinge",
-        name="wrong-side-only",
-        label="D",
-        killer="all-missed",
-        says="Scores of the right sign within the margin get no gradient.",
-        vjp=hinge_with(_wrong_side_only),
-    ),
-    Mutant(
-        op="hinge",
-        name="everywhere",
-        label="D",
-        killer="all-met",
-        says="Scores beyond the margin get the slope too.",
-        vjp=hinge_with(_everywhere),
-    ),
-    Mutant(
-        op="hinge",
-        name="margin-ignored",
-        label="P",
-        killer="perceptron",
-        says="The margin is 1, whatever was asked for.",
-        vjp=mutate.attribute(hinge.vjp, margin=1.0),
-    ),
-    Mutant(
-        op="hinge",
-        name="pushed-on-the-margin",
-        label="K",
-        killer="kink",
-        says="A score exactly on the margin is pushed over it by a slope of y.",
-        vjp=hinge_with(_pushed_on_the_margin),
-    ),
-    Mutant(
-        op="hinge",
-        name="without-2",
-        label="F",
-        killer="typical",
-        dialects=("squared",),
-        says="The square's factor 2 is missing.",
-        vjp=hinge_with(_without_2),
-    ),
-    Mutant(
-        op="hinge",
-        name="not-squared",
-        label="P",
-        killer="far",
-        dialects=("squared",),
-        says="The squared hinge has the slope of the plain one.",
-        vjp=mutate.attribute(hinge.vjp, squared=False),
-    ),
-    Mutant(
-        op="hinge",
-        name="over-missed",
-        label="R",
-        killer="mean",
-        says="The mean is taken over the elements that miss the margin.",
-        vjp=hinge_with(_right_slope, _missed),
-    ),
-    Mutant(
-        op="hinge",
-        name="averaged",
-        label="R",
-        also=("P",),
-        killer="sum",
-        says="The gradient of the sum is that of the mean.",
-        vjp=mutate.attribute(hinge.vjp, reduction=mean_for_sum),
-    ),
+MUTANTS += mutant_table(
+    "hinge",
+    {
+        ("label-left-out", "F D S", "typical"): (
+            "The slope is -1 for both labels.",
+            hinge_with(_without_label),
+        ),
+        ("sign", "S", "typical"): ("The slope is y in place of -y.", mutate.negated(hinge.vjp, 0)),
+        ("wrong-side-only", "D", "all-missed"): (
+            "Scores of the right sign within the margin get no gradient.",
+            hinge_with(_wrong_side_only),
+        ),
+        ("everywhere", "D", "all-met"): (
+            "Scores beyond the margin get the slope too.",
+            hinge_with(_everywhere),
+        ),
+        ("margin-ignored", "P", "perceptron"): (
+            "The margin is 1, whatever was asked for.",
+            mutate.attribute(hinge.vjp, margin=1.0),
+        ),
+        ("pushed-on-the-margin", "K", "kink"): (
+            "A score exactly on the margin is pushed over it by a slope of y.",
+            hinge_with(_pushed_on_the_margin),
+        ),
+        ("without-2", "F", "typical"): (
+            "The square's factor 2 is missing.",
+            hinge_with(_without_2),
+            {"dialects": ("squared",)},
+        ),
+        ("not-squared", "P", "far"): (
+            "The squared hinge has the slope of the plain one.",
+            mutate.attribute(hinge.vjp, squared=False),
+            {"dialects": ("squared",)},
+        ),
+        ("over-missed", "R", "mean"): (
+            "The mean is taken over the elements that miss the margin.",
+            hinge_with(_right_slope, _missed),
+        ),
+        ("averaged", "R P", "sum"): (
+            "The gradient of the sum is that of the mean.",
+            mutate.attribute(hinge.vjp, reduction=mean_for_sum),
+        ),
+    },
 )
 
 # ── binary_cross_entropy ─────────────────────────────────────────────────────────────────────
@@ -1119,117 +805,64 @@ def _targets_rounded(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -
     return _right_dx(xp, x, xp.where(y > 0.5, 1.0, xp.zeros_like(y)), logits, pos_weight)
 
 
-BINARY_CROSS_ENTROPY = (
-    Mutant(
-        op="binary_cross_entropy",
-        name="labels-exchanged",
-        label="D",
-        also=("V",),
-        killer="typical",
-        says="The backward reads 1 - y for y.",
-        vjp=binary_dx(
-            lambda xp, x, y, logits, pos_weight: _right_dx(xp, x, 1 - y, logits, pos_weight)
+MUTANTS += mutant_table(
+    "binary_cross_entropy",
+    {
+        ("labels-exchanged", "D V", "typical"): (
+            "The backward reads 1 - y for y.",
+            binary_dx(
+                lambda xp, x, y, logits, pos_weight: _right_dx(xp, x, 1 - y, logits, pos_weight)
+            ),
         ),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="sigmoid-twice",
-        label="D",
-        also=("F",),
-        killer="typical",
-        dialects=("logits",),
-        says="The sigmoid's own slope is multiplied in once more.",
-        vjp=binary_dx(_sigmoid_twice),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="exp-quotient",
-        label="O",
-        also=("N",),
-        killer="overflow",
-        dialects=("logits",),
-        says="The sigmoid is e^x / (1 + e^x): inf/inf.",
-        vjp=binary_dx(_by_exp),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="eps",
-        label="E",
-        killer="extreme",
-        dialects=("probabilities",),
-        says="1e-6 is added to the denominators; forward adds nothing.",
-        vjp=binary_dx(_with_eps),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="targets-clipped",
-        label="D",
-        also=("V",),
-        killer="outside",
-        dialects=("logits",),
-        says="Targets are clipped to [0, 1] in the backward only.",
-        vjp=binary_dx(_targets_clipped),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="targets-rounded",
-        label="D",
-        also=("V",),
-        killer="soft",
-        says="Soft targets are rounded to 0 and 1.",
-        vjp=binary_dx(_targets_rounded),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="weight-ignored",
-        label="P",
-        killer="pos-weight",
-        says="pos_weight is 1, whatever was asked for.",
-        vjp=mutate.attribute(binary_cross_entropy.vjp, pos_weight=1.0),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="weight-on-both",
-        label="F",
-        also=("T",),
-        killer="pos-weight",
-        says="pos_weight weighs both terms.",
-        vjp=binary_dx(_weight_on_both),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="target-sign",
-        label="S",
-        killer="typical",
-        says="The target's gradient has the other sign.",
-        vjp=mutate.negated(binary_cross_entropy.vjp, 1),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="target-constant",
-        label="G",
-        killer="soft",
-        says="The target is taken for a constant: its gradient is 0.",
-        vjp=mutate.scaled(binary_cross_entropy.vjp, 1, 0.0),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="first-row",
-        label="B",
-        also=("A", "I"),
-        killer="broadcast",
-        says="The gradient of targets that rows share is the first row's.",
-        vjp=first_row_for(binary_cross_entropy.vjp, 1),
-    ),
-    Mutant(
-        op="binary_cross_entropy",
-        name="averaged",
-        label="R",
-        also=("P",),
-        killer="sum",
-        says="The gradient of the sum is that of the mean.",
-        vjp=mutate.attribute(binary_cross_entropy.vjp, reduction=mean_for_sum),
-    ),
+        ("sigmoid-twice", "D F", "typical"): (
+            "The sigmoid's own slope is multiplied in once more.",
+            binary_dx(_sigmoid_twice),
+            {"dialects": ("logits",)},
+        ),
+        ("exp-quotient", "O N", "overflow"): (
+            "The sigmoid is e^x / (1 + e^x): inf/inf.",
+            binary_dx(_by_exp),
+            {"dialects": ("logits",)},
+        ),
+        ("eps", "E", "extreme"): (
+            "1e-6 is added to the denominators; forward adds nothing.",
+            binary_dx(_with_eps),
+            {"dialects": ("probabilities",)},
+        ),
+        ("targets-clipped", "D V", "outside"): (
+            "Targets are clipped to [0, 1] in the backward only.",
+            binary_dx(_targets_clipped),
+            {"dialects": ("logits",)},
+        ),
+        ("targets-rounded", "D V", "soft"): (
+            "Soft targets are rounded to 0 and 1.",
+            binary_dx(_targets_rounded),
+        ),
+        ("weight-ignored", "P", "pos-weight"): (
+            "pos_weight is 1, whatever was asked for.",
+            mutate.attribute(binary_cross_entropy.vjp, pos_weight=1.0),
+        ),
+        ("weight-on-both", "F T", "pos-weight"): (
+            "pos_weight weighs both terms.",
+            binary_dx(_weight_on_both),
+        ),
+        ("target-sign", "S", "typical"): (
+            "The target's gradient has the other sign.",
+            mutate.negated(binary_cross_entropy.vjp, 1),
+        ),
+        ("target-constant", "G", "soft"): (
+            "The target is taken for a constant: its gradient is 0.",
+            mutate.scaled(binary_cross_entropy.vjp, 1, 0.0),
+        ),
+        ("first-row", "B A I", "broadcast"): (
+            "The gradient of targets that rows share is the first row's.",
+            first_row_for(binary_cross_entropy.vjp, 1),
+        ),
+        ("averaged", "R P", "sum"): (
+            "The gradient of the sum is that of the mean.",
+            mutate.attribute(binary_cross_entropy.vjp, reduction=mean_for_sum),
+        ),
+    },
 )
 
 # ── kl_divergence ────────────────────────────────────────────────────────────────────────────
@@ -1260,96 +893,46 @@ def kl_p_not_log_vjp(xp, ct, q, p, *, log_q=True, log_p=False, reduction="sum"):
     return -p * (spread(xp, ct, q.shape[-1], reduction) + xp.zeros_like(q)), dp
 
 
-KL_DIVERGENCE = (
-    Mutant(
-        op="kl_divergence",
-        name="sign",
-        label="S",
-        killer="typical",
-        says="The gradient of q has the other sign.",
-        vjp=mutate.negated(kl_divergence.vjp, 0),
-    ),
-    Mutant(
-        op="kl_divergence",
-        name="without-1",
-        label="T",
-        also=("D",),
-        killer="typical",
-        says="The derivative of p ln p is taken to be ln p, without its 1.",
-        vjp=kl_without_1_vjp,
-    ),
-    Mutant(
-        op="kl_divergence",
-        name="exchanged",
-        label="G",
-        killer="square",
-        says="The gradients of q and p stand in each other's place.",
-        vjp=mutate.swapped(kl_divergence.vjp, 0, 1),
-    ),
-    Mutant(
-        op="kl_divergence",
-        name="normalised",
-        label="D",
-        also=("T",),
-        killer="raw",
-        says="The gradient of q is that of a q which is normalised first.",
-        vjp=kl_normalised_vjp,
-    ),
-    Mutant(
-        op="kl_divergence",
-        name="eps",
-        label="E",
-        killer="far-apart",
-        dialects=("probabilities",),
-        says="The backward divides by q + 1e-6; forward adds nothing.",
-        vjp=kl_eps_vjp,
-    ),
-    Mutant(
-        op="kl_divergence",
-        name="p-not-log",
-        label="P",
-        killer="logarithms",
-        dialects=("log-both",),
-        says="The gradient of q weighs by ln p in place of p: log_target is ignored.",
-        vjp=kl_p_not_log_vjp,
-    ),
-    Mutant(
-        op="kl_divergence",
-        name="averaged",
-        label="R",
-        also=("P",),
-        killer="typical",
-        says="The gradient of the sum is that of the mean.",
-        vjp=mutate.attribute(kl_divergence.vjp, reduction=mean_for_sum),
-    ),
-    Mutant(
-        op="kl_divergence",
-        name="first-row",
-        label="B",
-        also=("A", "I"),
-        killer="broadcast",
-        says="The gradient of a p that rows share is the first row's.",
-        vjp=first_row_for(kl_divergence.vjp, 1),
-    ),
-    Mutant(
-        op="kl_divergence",
-        name="first-element",
-        label="U",
-        killer="none",
-        says="The cotangent of the first element is used for all.",
-        vjp=mutate.cotangent(kl_divergence.vjp, mutate.first_for_all()),
-    ),
-)
-
-MUTANTS: tuple[Mutant, ...] = (
-    *CROSS_ENTROPY,
-    *SOFTMAX_CROSS_ENTROPY,
-    *LABEL_SMOOTHING,
-    *MASKED_CROSS_ENTROPY,
-    *Z_LOSS,
-    *SQUARE_ERROR,
-    *HUBER,
-    *HINGE,
-    *BINARY_CROSS_ENTROPY,
-    *KL_DIVERGENCE,
+MUTANTS += mutant_table(
+    "kl_divergence",
+    {
+        ("sign", "S", "typical"): (
+            "The gradient of q has the other sign.",
+            mutate.negated(kl_divergence.vjp, 0),
+        ),
+        ("without-1", "T D", "typical"): (
+            "The derivative of p ln p is taken to be ln p, without its 1.",
+            kl_without_1_vjp,
+        ),
+        ("exchanged", "G", "square"): (
+            "The gradients of q and p stand in each other's place.",
+            mutate.swapped(kl_divergence.vjp, 0, 1),
+        ),
+        ("normalised", "D T", "raw"): (
+            "The gradient of q is that of a q which is normalised first.",
+            kl_normalised_vjp,
+        ),
+        ("eps", "E", "far-apart"): (
+            "The backward divides by q + 1e-6; forward adds nothing.",
+            kl_eps_vjp,
+            {"dialects": ("probabilities",)},
+        ),
+        ("p-not-log", "P", "logarithms"): (
+            "The gradient of q weighs by ln p in place of p: log_target is ignored.",
+            kl_p_not_log_vjp,
+            {"dialects": ("log-both",)},
+        ),
+        ("averaged", "R P", "typical"): (
+            "The gradient of the sum is that of the mean.",
+            mutate.attribute(kl_divergence.vjp, reduction=mean_for_sum),
+        ),
+        ("first-row", "B A I", "broadcast"): (
+            "The gradient of a p that rows share is the first row's.",
+            first_row_for(kl_divergence.vjp, 1),
+        ),
+        ("first-element", "U", "none"): (
+            "The cotangent of the first element is used for all.",
+            mutate.cotangent(kl_divergence.vjp, mutate.first_for_all()),
+        ),
+    },
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases import moe as cases
 from gradcheck_cases.moe import _back, _experts, _routed, _times, _weight
 
@@ -116,7 +116,7 @@ def _last_or_all(xp: Any, fault: str, rule: Any, ct: Any, x: Any, w: Any) -> Any
 
 
 def _left_over(xp: Any, memory: dict[tuple[int, ...], Any] | None, g: Any) -> Any:
-    """Experts that no token reached keep what the buffer held: first 1, then the last call's."""
+    """Experts that no token reached keep the buffer's content: first 1, then the last call's."""
     if memory is None:
         return g
     idle = xp.sum(xp.abs(g), axis=(-2, -1), keepdims=True) == 0
@@ -124,240 +124,144 @@ def _left_over(xp: Any, memory: dict[tuple[int, ...], Any] | None, g: Any) -> An
     return memory[g.shape]
 
 
-def _mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    if "make" not in more:
-        more.setdefault("vjp", moe_with(name))
-    return Mutant(op="moe", name=name, label=label, killer=killer, says=says, **more)
-
-
 SOFTMAX = cases.SOFTMAX
 RENORMALISED = ("mixtral", "deepseek-v3", "linear")
 GATED = ("mixtral", "plain-weights", "switch", "deepseek-v3")
 
-MUTANTS: tuple[Mutant, ...] = (
-    _mutant(
-        "renormalisation-constant",
-        "T",
-        "typical",
-        "The router's gradient treats the sum of the chosen scores as a constant.",
-        dialects=RENORMALISED,
-    ),
-    _mutant(
-        "renormalisation-sign",
-        "S",
-        "typical",
-        "The renormalisation's term of the router's gradient has the wrong sign.",
-        dialects=RENORMALISED,
-    ),
-    _mutant(
-        "total-missing",
-        "F",
-        "typical",
-        "The router's gradient is not divided by the sum of the chosen scores.",
-        also=("D",),
-        dialects=RENORMALISED,
-    ),
-    _mutant(
-        "total-of-tokens",
-        "I",
-        "top-1",
-        "With one expert per token the scores are renormalised over the tokens.",
-        modelled_on="megablocks pull request 87: max drops the axis that the norm is taken over",
-        dialects=RENORMALISED,
-    ),
-    _mutant(
-        "renormalised-anyway",
-        "P",
-        "typical",
-        "The backward renormalises, whatever forward did.",
-        dialects=("plain-weights", "switch"),
-        vjp=mutate.attribute(cases.moe_vjp, renormalise=True),
-    ),
-    _mutant(
-        "top-k-default",
-        "P",
-        "top-3",
-        "The backward takes two experts, whatever forward took.",
-        dialects=("mixtral", "plain-weights", "deepseek-v3", "linear"),
-        vjp=mutate.attribute(cases.moe_vjp, top_k=lambda top_k=2, **rest: min(top_k, 2)),
-    ),
-    _mutant(
-        "last-choice-dropped",
-        "I",
-        "all-experts",
-        "The chosen expert with the least weight gets no gradient.",
-    ),
-    _mutant(
-        "scale-default",
-        "P",
-        "scaled",
-        "The backward leaves out the scale of the weights.",
-        also=("F",),
-        vjp=mutate.attribute(cases.moe_vjp, scale=1.0),
-    ),
-    _mutant(
-        "router-unscaled", "F", "scaled", "The router's gradient lacks the scale.", also=("P",)
-    ),
-    _mutant(
-        "router-scaled-twice", "F", "scaled", "The scale is applied to the router's gradient twice."
-    ),
-    _mutant(
-        "idle-slots",
-        "T",
-        "typical",
-        "Experts that were not chosen feed the router's gradient too.",
-        also=("D",),
-        modelled_on="transformers issue 48687: slots that were never routed collect a gradient",
-    ),
-    _mutant(
-        "slots-sorted",
-        "I",
-        "typical",
-        "The chosen scores' gradients are scattered in the order of the experts' numbers.",
-    ),
-    _mutant(
-        "slots-as-experts",
-        "I",
-        "typical",
-        "The rank of a chosen expert is taken for its number.",
-    ),
-    _mutant(
-        "softmax-diagonal",
-        "D",
-        "typical",
-        "Only the diagonal of the softmax's Jacobian is applied.",
-        also=("T",),
-        dialects=SOFTMAX,
-    ),
-    _mutant(
-        "softmax-over-chosen",
-        "D",
-        "typical",
-        "The softmax's gradient is centred by a plain mean over the chosen.",
-        also=("T",),
-        dialects=SOFTMAX,
-    ),
-    _mutant(
-        "sigmoid-slope",
-        "D",
-        "typical",
-        "The slope of a sigmoid score is taken for the score.",
-        dialects=("deepseek-v3",),
-    ),
-    _mutant(
-        "unshifted",
-        "O",
-        "shifted",
-        "The softmax of the router takes exp of the bare logits.",
-        also=("N",),
-        dialects=SOFTMAX,
-        dtype="float32",
-    ),
-    _mutant(
-        "router-missing",
-        "G",
-        "typical",
-        "The router gets no gradient: the choice is taken for all that it does.",
-        vjp=mutate.output(cases.moe_vjp, 1, mutate.zeros),
-    ),
-    _mutant("x-not-by-router", "T", "one-token", "The token's gradient leaves out the router."),
-    _mutant(
-        "x-not-by-gate",
-        "T",
-        "one-token",
-        "The token's gradient leaves out the experts' gates.",
-        dialects=GATED,
-    ),
-    _mutant(
-        "weight-missing",
-        "F",
-        "one-token",
-        "The chosen experts' gradients lack their weights.",
-        also=("D",),
-    ),
-    _mutant(
-        "weight-squared",
-        "F",
-        "one-token",
-        "The experts' weights are applied to the gradient twice.",
-        also=("D",),
-    ),
-    _mutant(
-        "weights-of-slots",
-        "I",
-        "typical",
-        "The weights of the chosen are handed out in the order of the experts' numbers.",
-        also=("V",),
-    ),
-    _mutant(
-        "weights-of-next-token",
-        "I",
-        "typical",
-        "Every token reads the routing of the next one.",
-        also=("V",),
-    ),
-    _mutant(
-        "next-token",
-        "I",
-        "typical",
-        "The experts' weights see another token than the one that they were given.",
-        also=("V",),
-    ),
-    _mutant(
-        "experts-overwritten",
-        "A",
-        "typical",
-        "An expert's gradient is overwritten by the last token that reached it.",
-        also=("B",),
-    ),
-    _mutant(
-        "idle-left-over",
-        "A",
-        "idle-experts",
-        "The gradient of an expert that no token reached is what its buffer held.",
-        make=lambda: moe_with("idle-left-over", {}),
-    ),
-    _mutant(
-        "experts-averaged",
-        "R",
-        "typical",
-        "The gradient of w_up is a mean over the tokens.",
-        vjp=mutate.scaled(
-            cases.moe_vjp, 2, lambda xp, x, *rest, **attrs: x.shape[-1] / max(x.size, 1)
+MUTANTS: tuple[Mutant, ...] = mutant_table(
+    "moe",
+    {
+        ("renormalisation-constant", "T", "typical"): (
+            "The router's gradient treats the sum of the chosen scores as a constant.",
+            {"dialects": RENORMALISED},
         ),
-    ),
-    _mutant(
-        "silu-slope",
-        "D",
-        "typical",
-        "The slope of the gate is that of a sigmoid, not of a SiLU.",
-        dialects=GATED,
-    ),
-    _mutant(
-        "down-before-gate",
-        "V",
-        "typical",
-        "The gradient of w_down reads the gate's sum, not its SiLU.",
-        dialects=GATED,
-    ),
-    _mutant(
-        "up-gate-swapped",
-        "G",
-        "typical",
-        "The gradients of w_up and w_gate are in each other's place.",
-        dialects=GATED,
-        vjp=mutate.swapped(cases.moe_vjp, 2, 3),
-    ),
-    _mutant(
-        "down-relaid",
-        "L",
-        "typical",
-        "The gradient of w_down is written as [e, f, o].",
-        dialects=GATED,
-        vjp=mutate.output(
-            cases.moe_vjp,
-            4,
-            mutate.relaid,
+        ("renormalisation-sign", "S", "typical"): (
+            "The renormalisation's term of the router's gradient has the wrong sign.",
+            {"dialects": RENORMALISED},
         ),
-    ),
+        ("total-missing", "F D", "typical"): (
+            "The router's gradient is not divided by the sum of the chosen scores.",
+            {"dialects": RENORMALISED},
+        ),
+        ("total-of-tokens", "I", "top-1"): (
+            "With one expert per token the scores are renormalised over the tokens.",
+            {
+                "modelled_on": (
+                    "megablocks pull request 87: max drops the axis that the norm is taken over"
+                ),
+                "dialects": RENORMALISED,
+            },
+        ),
+        ("renormalised-anyway", "P", "typical"): (
+            "The backward renormalises, whatever forward did.",
+            mutate.attribute(cases.moe_vjp, renormalise=True),
+            {"dialects": ("plain-weights", "switch")},
+        ),
+        ("top-k-default", "P", "top-3"): (
+            "The backward takes two experts, whatever forward took.",
+            mutate.attribute(cases.moe_vjp, top_k=lambda top_k=2, **rest: min(top_k, 2)),
+            {"dialects": ("mixtral", "plain-weights", "deepseek-v3", "linear")},
+        ),
+        ("last-choice-dropped", "I", "all-experts"): (
+            "The chosen expert with the least weight gets no gradient."
+        ),
+        ("scale-default", "P F", "scaled"): (
+            "The backward leaves out the scale of the weights.",
+            mutate.attribute(cases.moe_vjp, scale=1.0),
+        ),
+        ("router-unscaled", "F P", "scaled"): ("The router's gradient lacks the scale."),
+        ("router-scaled-twice", "F", "scaled"): (
+            "The scale is applied to the router's gradient twice."
+        ),
+        ("idle-slots", "T D", "typical"): (
+            "Experts that were not chosen feed the router's gradient too.",
+            {
+                "modelled_on": (
+                    "transformers issue 48687: slots that were never routed collect a gradient"
+                )
+            },
+        ),
+        ("slots-sorted", "I", "typical"): (
+            "The chosen scores' gradients are scattered in the order of the experts' numbers."
+        ),
+        ("slots-as-experts", "I", "typical"): (
+            "The rank of a chosen expert is taken for its number."
+        ),
+        ("softmax-diagonal", "D T", "typical"): (
+            "Only the diagonal of the softmax's Jacobian is applied.",
+            {"dialects": SOFTMAX},
+        ),
+        ("softmax-over-chosen", "D T", "typical"): (
+            "The softmax's gradient is centred by a plain mean over the chosen.",
+            {"dialects": SOFTMAX},
+        ),
+        ("sigmoid-slope", "D", "typical"): (
+            "The slope of a sigmoid score is taken for the score.",
+            {"dialects": ("deepseek-v3",)},
+        ),
+        ("unshifted", "O N", "shifted"): (
+            "The softmax of the router takes exp of the bare logits.",
+            {"dialects": SOFTMAX, "dtype": "float32"},
+        ),
+        ("router-missing", "G", "typical"): (
+            "The router gets no gradient: the choice is taken for all that it does.",
+            mutate.output(cases.moe_vjp, 1, mutate.zeros),
+        ),
+        ("x-not-by-router", "T", "one-token"): ("The token's gradient leaves out the router."),
+        ("x-not-by-gate", "T", "one-token"): (
+            "The token's gradient leaves out the experts' gates.",
+            {"dialects": GATED},
+        ),
+        ("weight-missing", "F D", "one-token"): (
+            "The chosen experts' gradients lack their weights."
+        ),
+        ("weight-squared", "F D", "one-token"): (
+            "The experts' weights are applied to the gradient twice."
+        ),
+        ("weights-of-slots", "I V", "typical"): (
+            "The weights of the chosen are handed out in the order of the experts' numbers."
+        ),
+        ("weights-of-next-token", "I V", "typical"): (
+            "Every token reads the routing of the next one."
+        ),
+        ("next-token", "I V", "typical"): (
+            "The experts' weights see another token than the one that they were given."
+        ),
+        ("experts-overwritten", "A B", "typical"): (
+            "An expert's gradient is overwritten by the last token that reached it."
+        ),
+        ("idle-left-over", "A", "idle-experts"): (
+            "The gradient of an expert that no token reached is what its buffer held.",
+            {"make": lambda: moe_with("idle-left-over", {})},
+        ),
+        ("experts-averaged", "R", "typical"): (
+            "The gradient of w_up is a mean over the tokens.",
+            mutate.scaled(
+                cases.moe_vjp, 2, lambda xp, x, *rest, **attrs: x.shape[-1] / max(x.size, 1)
+            ),
+        ),
+        ("silu-slope", "D", "typical"): (
+            "The slope of the gate is that of a sigmoid, not of a SiLU.",
+            {"dialects": GATED},
+        ),
+        ("down-before-gate", "V", "typical"): (
+            "The gradient of w_down reads the gate's sum, not its SiLU.",
+            {"dialects": GATED},
+        ),
+        ("up-gate-swapped", "G", "typical"): (
+            "The gradients of w_up and w_gate are in each other's place.",
+            mutate.swapped(cases.moe_vjp, 2, 3),
+            {"dialects": GATED},
+        ),
+        ("down-relaid", "L", "typical"): (
+            "The gradient of w_down is written as [e, f, o].",
+            mutate.output(
+                cases.moe_vjp,
+                4,
+                mutate.relaid,
+            ),
+            {"dialects": GATED},
+        ),
+    },
+    faulty=moe_with,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.norm import (
     batch_norm_vjp,
     group_norm_vjp,
@@ -20,6 +20,9 @@ from gradcheck_cases.norm import (
     rms_norm_forward,
     rms_norm_vjp,
 )
+
+MUTANTS: tuple[Mutant, ...] = ()
+
 
 # ── What several of them share ───────────────────────────────────────────────────────────────
 
@@ -33,11 +36,6 @@ def _rms(xp: Any, x: Any, eps: float) -> Any:
 
 
 _first_row = mutate.first_for_all(-2)
-
-
-def _rows_before(xp: Any, r: Any) -> Any:
-    """Each row's neighbour above; the first one's own."""
-    return xp.concatenate([r[..., :1, :], r[..., :-1, :]], axis=-2)
 
 
 # ── rms_norm ─────────────────────────────────────────────────────────────────────────────────
@@ -98,185 +96,107 @@ def _last_row(xp: Any, x: Any, w: Any) -> Any:
 
 WEIGHTED = ("weight", "unit-offset")
 
-RMS_NORM = (
-    Mutant(
-        op="rms_norm",
-        name="second-term-short",
-        label="T",
-        also=("F", "V"),
-        killer="typical",
-        says="The second term of dx lacks one factor 1/rms.",
-        modelled_on="a Llama trainer's cpu_rmsnorm_backward",
-        vjp=_rms_variant(dx=lambda xp, g, x, n, r: r * g - n * r * _mean(xp, g * x)),
-    ),
-    Mutant(
-        op="rms_norm",
-        name="no-projection",
-        label="T",
-        killer="typical",
-        says="The second term of dx is missing: rms is taken for a constant.",
-        vjp=_rms_variant(dx=lambda xp, g, x, n, r: r * g),
-    ),
-    Mutant(
-        op="rms_norm",
-        name="projection-sum",
-        label="R",
-        also=("T",),
-        killer="typical",
-        says="The projection is a sum over the row where it should be a mean.",
-        vjp=_rms_variant(
-            dx=lambda xp, g, x, n, r: r * (g - n * xp.sum(g * n, axis=-1, keepdims=True))
+
+MUTANTS += mutant_table(
+    "rms_norm",
+    {
+        ("second-term-short", "T F V", "typical"): (
+            "The second term of dx lacks one factor 1/rms.",
+            _rms_variant(dx=lambda xp, g, x, n, r: r * g - n * r * _mean(xp, g * x)),
+            {"modelled_on": "a Llama trainer's cpu_rmsnorm_backward"},
         ),
-    ),
-    Mutant(
-        op="rms_norm",
-        name="root-of-width",
-        label="F",
-        also=("T",),
-        killer="width-64",
-        says="The projection is divided by the root of d.",
-        vjp=_rms_variant(
-            dx=lambda xp, g, x, n, r: (
-                r * (g - n * xp.sum(g * n, axis=-1, keepdims=True) / xp.sqrt_of(x.shape[-1]))
-            )
+        ("no-projection", "T", "typical"): (
+            "The second term of dx is missing: rms is taken for a constant.",
+            _rms_variant(dx=lambda xp, g, x, n, r: r * g),
         ),
-    ),
-    Mutant(
-        op="rms_norm",
-        name="eps-omitted",
-        label="E",
-        also=("N",),
-        killer="tiny",
-        says="The backward recomputes rms without eps.",
-        vjp=mutate.attribute(rms_norm_vjp, eps=0.0),
-    ),
-    Mutant(
-        op="rms_norm",
-        name="eps-outside",
-        label="E",
-        killer="tiny",
-        says="eps is added to the root, not under it.",
-        vjp=rms_norm_eps_outside_vjp,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="eps-default",
-        label="P",
-        also=("E",),
-        killer="eps-0.1",
-        says="eps is 1e-5, whatever forward was given.",
-        vjp=mutate.attribute(rms_norm_vjp, eps=1e-5),
-    ),
-    Mutant(
-        op="rms_norm",
-        name="no-gain",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="The weight is left out of dx.",
-        vjp=rms_norm_no_gain_vjp,
-        dialects=WEIGHTED,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="offset-ignored",
-        label="P",
-        killer="typical",
-        says="dx is multiplied by w where forward multiplied by 1 + w.",
-        vjp=mutate.attribute(rms_norm_vjp, unit_offset=False),
-        dialects=("unit-offset",),
-    ),
-    Mutant(
-        op="rms_norm",
-        name="dw-mean",
-        label="R",
-        killer="typical",
-        says="dw is the mean over rows.",
-        vjp=_rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.mean(ct * n, tuple(range(x.ndim - 1)))),
-        dialects=WEIGHTED,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="dw-last-row",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="Each row overwrites dw.",
-        vjp=_rms_variant(dw=lambda xp, ct, x, n, w, dx: _last_row(xp, ct * n, w)),
-        dialects=WEIGHTED,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="dw-first-item",
-        label="B",
-        also=("A", "I"),
-        killer="batched",
-        says="dw is summed over the rows of the first item only.",
-        vjp=_rms_variant(
-            dw=lambda xp, ct, x, n, w, dx: xp.reduce_to((ct * n)[0] if x.ndim > 2 else ct * n, w)
+        ("projection-sum", "R T", "typical"): (
+            "The projection is a sum over the row where it should be a mean.",
+            _rms_variant(
+                dx=lambda xp, g, x, n, r: r * (g - n * xp.sum(g * n, axis=-1, keepdims=True))
+            ),
         ),
-        dialects=WEIGHTED,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="dw-reads-x",
-        label="V",
-        also=("F", "D"),
-        killer="row-scales",
-        says="dw is formed with x, not with the normalised row.",
-        vjp=_rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.reduce_to(ct * x, w)),
-        dialects=WEIGHTED,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="dw-reads-dx",
-        label="X",
-        also=("V",),
-        killer="typical",
-        says="dx is written over the cotangent before dw reads it.",
-        vjp=_rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.reduce_to(dx * n, w)),
-        dialects=WEIGHTED,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="from-output",
-        label="N",
-        killer="zero-gain",
-        says="The normalised row is recovered as y divided by the gain: 0/0.",
-        vjp=rms_norm_from_output_vjp,
-        dialects=WEIGHTED,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="exchanged",
-        label="G",
-        killer="typical",
-        says="x and the cotangent are passed in each other's place.",
-        vjp=rms_norm_exchanged_vjp,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="centred",
-        label="D",
-        also=("V",),
-        killer="offset",
-        says="x is centred first, as in layer_norm.",
-        vjp=rms_norm_centred_vjp,
-    ),
-    Mutant(
-        op="rms_norm",
-        name="first-rows-rms",
-        label="I",
-        also=("V",),
-        killer="row-scales",
-        says="All rows are divided by the first row's rms.",
-        vjp=_rms_variant(
-            dx=lambda xp, g, x, n, r: (
-                _first_row(xp, r)
-                * (g - x * _first_row(xp, r) * _mean(xp, g * x * _first_row(xp, r)))
-            )
+        ("root-of-width", "F T", "width-64"): (
+            "The projection is divided by the root of d.",
+            _rms_variant(
+                dx=lambda xp, g, x, n, r: (
+                    r * (g - n * xp.sum(g * n, axis=-1, keepdims=True) / xp.sqrt_of(x.shape[-1]))
+                )
+            ),
         ),
-    ),
+        ("eps-omitted", "E N", "tiny"): (
+            "The backward recomputes rms without eps.",
+            mutate.attribute(rms_norm_vjp, eps=0.0),
+        ),
+        ("eps-outside", "E", "tiny"): (
+            "eps is added to the root, not under it.",
+            rms_norm_eps_outside_vjp,
+        ),
+        ("eps-default", "P E", "eps-0.1"): (
+            "eps is 1e-5, whatever forward was given.",
+            mutate.attribute(rms_norm_vjp, eps=1e-5),
+        ),
+        ("no-gain", "F D", "typical"): (
+            "The weight is left out of dx.",
+            rms_norm_no_gain_vjp,
+            {"dialects": WEIGHTED},
+        ),
+        ("offset-ignored", "P", "typical"): (
+            "dx is multiplied by w where forward multiplied by 1 + w.",
+            mutate.attribute(rms_norm_vjp, unit_offset=False),
+            {"dialects": ("unit-offset",)},
+        ),
+        ("dw-mean", "R", "typical"): (
+            "dw is the mean over rows.",
+            _rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.mean(ct * n, tuple(range(x.ndim - 1)))),
+            {"dialects": WEIGHTED},
+        ),
+        ("dw-last-row", "A B", "typical"): (
+            "Each row overwrites dw.",
+            _rms_variant(dw=lambda xp, ct, x, n, w, dx: _last_row(xp, ct * n, w)),
+            {"dialects": WEIGHTED},
+        ),
+        ("dw-first-item", "B A I", "batched"): (
+            "dw is summed over the rows of the first item only.",
+            _rms_variant(
+                dw=lambda xp, ct, x, n, w, dx: xp.reduce_to(
+                    (ct * n)[0] if x.ndim > 2 else ct * n, w
+                )
+            ),
+            {"dialects": WEIGHTED},
+        ),
+        ("dw-reads-x", "V F D", "row-scales"): (
+            "dw is formed with x, not with the normalised row.",
+            _rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.reduce_to(ct * x, w)),
+            {"dialects": WEIGHTED},
+        ),
+        ("dw-reads-dx", "X V", "typical"): (
+            "dx is written over the cotangent before dw reads it.",
+            _rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.reduce_to(dx * n, w)),
+            {"dialects": WEIGHTED},
+        ),
+        ("from-output", "N", "zero-gain"): (
+            "The normalised row is recovered as y divided by the gain: 0/0.",
+            rms_norm_from_output_vjp,
+            {"dialects": WEIGHTED},
+        ),
+        ("exchanged", "G", "typical"): (
+            "x and the cotangent are passed in each other's place.",
+            rms_norm_exchanged_vjp,
+        ),
+        ("centred", "D V", "offset"): (
+            "x is centred first, as in layer_norm.",
+            rms_norm_centred_vjp,
+        ),
+        ("first-rows-rms", "I V", "row-scales"): (
+            "All rows are divided by the first row's rms.",
+            _rms_variant(
+                dx=lambda xp, g, x, n, r: (
+                    _first_row(xp, r)
+                    * (g - x * _first_row(xp, r) * _mean(xp, g * x * _first_row(xp, r)))
+                )
+            ),
+        ),
+    },
 )
 
 # ── layer_norm ───────────────────────────────────────────────────────────────────────────────
@@ -340,159 +260,94 @@ def layer_norm_from_output_vjp(xp, ct, x, w=None, b=None, *, eps=1e-5):
     return _layer_variant(dw=from_output)(xp, ct, x, w, b, eps=eps)
 
 
-LAYER_NORM = (
-    Mutant(
-        op="layer_norm",
-        name="no-mean-term",
-        label="T",
-        killer="typical",
-        says="The mean of the cotangent is not subtracted: mu is taken for a constant.",
-        vjp=_layer_variant(dx=lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="no-projection",
-        label="T",
-        killer="typical",
-        says="The projection on the row is missing: sigma is taken for a constant.",
-        vjp=_layer_variant(dx=lambda xp, g, n, r: r * (g - _mean(xp, g))),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="scale-squared",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="dx is multiplied by the square of the saved 1/sigma.",
-        vjp=_layer_variant(
-            dx=lambda xp, g, n, r: r * r * (g - _mean(xp, g) - n * _mean(xp, g * n))
+def _rows_before(xp: Any, r: Any) -> Any:
+    """Each row's neighbour above; the first one's own."""
+    return xp.concatenate([r[..., :1, :], r[..., :-1, :]], axis=-2)
+
+
+MUTANTS += mutant_table(
+    "layer_norm",
+    {
+        ("no-mean-term", "T", "typical"): (
+            "The mean of the cotangent is not subtracted: mu is taken for a constant.",
+            _layer_variant(dx=lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
         ),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="scale-stale",
-        label="V",
-        also=("I",),
-        killer="typical",
-        says="The saved 1/sigma is that of the row before.",
-        vjp=_layer_variant(statistics=_stale_scale),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="mean-stale",
-        label="V",
-        also=("I",),
-        killer="typical",
-        says="The saved mean is that of the row before.",
-        vjp=_layer_variant(statistics=_stale_mean),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="uncentred",
-        label="V",
-        killer="offset-100",
-        says="The saved row is x over sigma: its mean was never subtracted.",
-        vjp=_layer_variant(statistics=lambda xp, x, n, r, eps: (x * r, r)),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="one-pass",
-        label="O",
-        killer="offset-1000",
-        says="The variance is the mean of squares minus the square of the mean, which cancels.",
-        vjp=_layer_variant(statistics=_one_pass),
-        dtype="float32",
-    ),
-    Mutant(
-        op="layer_norm",
-        name="unbiased",
-        label="F",
-        also=("R",),
-        killer="row-length-2",
-        says="The variance is divided by d - 1.",
-        vjp=_layer_variant(statistics=_unbiased),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="eps-omitted",
-        label="E",
-        also=("N",),
-        killer="near-constant",
-        says="The backward recomputes sigma without eps.",
-        vjp=mutate.attribute(layer_norm_vjp, eps=0.0),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="eps-default",
-        label="P",
-        also=("E",),
-        killer="eps-0.1",
-        says="eps is 1e-5, whatever forward was given.",
-        vjp=mutate.attribute(layer_norm_vjp, eps=1e-5),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="dw-db-exchanged",
-        label="G",
-        killer="typical",
-        says="dw and db stand in each other's place.",
-        vjp=mutate.swapped(layer_norm_vjp, 1, 2),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="db-mean",
-        label="R",
-        killer="typical",
-        says="db is the mean over rows.",
-        vjp=mutate.scaled(
-            layer_norm_vjp,
-            2,
-            lambda xp, x, w, b, *, eps=1e-5: x.shape[-1] / max(x.size, 1),
+        ("no-projection", "T", "typical"): (
+            "The projection on the row is missing: sigma is taken for a constant.",
+            _layer_variant(dx=lambda xp, g, n, r: r * (g - _mean(xp, g))),
         ),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="dw-last-row",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="Each row overwrites dw.",
-        vjp=_layer_variant(dw=lambda xp, ct, x, n, w: _last_row(xp, ct * n, w)),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="dw-first-item",
-        label="B",
-        also=("A", "I"),
-        killer="batched",
-        says="dw is summed over the rows of the first item only.",
-        vjp=_layer_variant(
-            dw=lambda xp, ct, x, n, w: xp.reduce_to((ct * n)[0] if x.ndim > 2 else ct * n, w)
+        ("scale-squared", "F D", "typical"): (
+            "dx is multiplied by the square of the saved 1/sigma.",
+            _layer_variant(
+                dx=lambda xp, g, n, r: r * r * (g - _mean(xp, g) - n * _mean(xp, g * n))
+            ),
         ),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="no-gain",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="The weight is left out of dx.",
-        vjp=layer_norm_no_gain_vjp,
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="layer_norm",
-        name="from-output",
-        label="N",
-        killer="zero-weight",
-        says="The normalised row is recovered as (y - b)/w: 0/0.",
-        vjp=layer_norm_from_output_vjp,
-        dialects=("affine",),
-    ),
+        ("scale-stale", "V I", "typical"): (
+            "The saved 1/sigma is that of the row before.",
+            _layer_variant(statistics=_stale_scale),
+        ),
+        ("mean-stale", "V I", "typical"): (
+            "The saved mean is that of the row before.",
+            _layer_variant(statistics=_stale_mean),
+        ),
+        ("uncentred", "V", "offset-100"): (
+            "The saved row is x over sigma: its mean was never subtracted.",
+            _layer_variant(statistics=lambda xp, x, n, r, eps: (x * r, r)),
+        ),
+        ("one-pass", "O", "offset-1000"): (
+            "The variance is the mean of squares minus the square of the mean, which cancels.",
+            _layer_variant(statistics=_one_pass),
+            {"dtype": "float32"},
+        ),
+        ("unbiased", "F R", "row-length-2"): (
+            "The variance is divided by d - 1.",
+            _layer_variant(statistics=_unbiased),
+        ),
+        ("eps-omitted", "E N", "near-constant"): (
+            "The backward recomputes sigma without eps.",
+            mutate.attribute(layer_norm_vjp, eps=0.0),
+        ),
+        ("eps-default", "P E", "eps-0.1"): (
+            "eps is 1e-5, whatever forward was given.",
+            mutate.attribute(layer_norm_vjp, eps=1e-5),
+        ),
+        ("dw-db-exchanged", "G", "typical"): (
+            "dw and db stand in each other's place.",
+            mutate.swapped(layer_norm_vjp, 1, 2),
+            {"dialects": ("affine",)},
+        ),
+        ("db-mean", "R", "typical"): (
+            "db is the mean over rows.",
+            mutate.scaled(
+                layer_norm_vjp,
+                2,
+                lambda xp, x, w, b, *, eps=1e-5: x.shape[-1] / max(x.size, 1),
+            ),
+            {"dialects": ("affine",)},
+        ),
+        ("dw-last-row", "A B", "typical"): (
+            "Each row overwrites dw.",
+            _layer_variant(dw=lambda xp, ct, x, n, w: _last_row(xp, ct * n, w)),
+            {"dialects": ("affine",)},
+        ),
+        ("dw-first-item", "B A I", "batched"): (
+            "dw is summed over the rows of the first item only.",
+            _layer_variant(
+                dw=lambda xp, ct, x, n, w: xp.reduce_to((ct * n)[0] if x.ndim > 2 else ct * n, w)
+            ),
+            {"dialects": ("affine",)},
+        ),
+        ("no-gain", "F D", "typical"): (
+            "The weight is left out of dx.",
+            layer_norm_no_gain_vjp,
+            {"dialects": ("affine",)},
+        ),
+        ("from-output", "N", "zero-weight"): (
+            "The normalised row is recovered as (y - b)/w: 0/0.",
+            layer_norm_from_output_vjp,
+            {"dialects": ("affine",)},
+        ),
+    },
 )
 
 # ── norm ─────────────────────────────────────────────────────────────────────────────────────
@@ -529,93 +384,47 @@ def _first_64(xp: Any, x: Any, n: Any, r: Any, eps: float) -> Any:
     return c * r, r
 
 
-NORM = (
-    Mutant(
-        op="norm",
-        name="no-mean-term",
-        label="T",
-        killer="typical",
-        says="The mean of the cotangent is not subtracted: mu is taken for a constant.",
-        vjp=_norm_variant(dx=lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
-    ),
-    Mutant(
-        op="norm",
-        name="no-projection",
-        label="T",
-        killer="typical",
-        says="The projection on the row is missing: sigma is taken for a constant.",
-        vjp=_norm_variant(dx=lambda xp, g, n, r: r * (g - _mean(xp, g))),
-    ),
-    Mutant(
-        op="norm",
-        name="of-rms-norm",
-        label="D",
-        killer="typical",
-        says="The backward is that of rms_norm.",
-        vjp=norm_rms_vjp,
-    ),
-    Mutant(
-        op="norm",
-        name="eps-outside",
-        label="E",
-        killer="near-constant",
-        says="eps is added to the root, not under it.",
-        vjp=norm_eps_outside_vjp,
-    ),
-    Mutant(
-        op="norm",
-        name="eps-omitted",
-        label="E",
-        also=("N",),
-        killer="near-constant",
-        says="The backward recomputes sigma without eps.",
-        vjp=mutate.attribute(norm_vjp, eps=0.0),
-    ),
-    Mutant(
-        op="norm",
-        name="eps-default",
-        label="P",
-        also=("E",),
-        killer="eps-0.1",
-        says="eps is 1e-5, whatever forward was given.",
-        vjp=mutate.attribute(norm_vjp, eps=1e-5),
-    ),
-    Mutant(
-        op="norm",
-        name="unbiased",
-        label="F",
-        also=("R",),
-        killer="typical",
-        says="The variance is divided by d - 1.",
-        vjp=_norm_variant(statistics=_unbiased),
-    ),
-    Mutant(
-        op="norm",
-        name="projection-reads-x",
-        label="V",
-        also=("T",),
-        killer="scales",
-        says="The projection is formed with x, not with the normalised row.",
-        vjp=_norm_variant(statistics=lambda xp, x, n, r, eps: (x, r)),
-    ),
-    Mutant(
-        op="norm",
-        name="first-rows-scale",
-        label="I",
-        also=("V",),
-        killer="scales",
-        says="All rows are divided by the first row's sigma.",
-        vjp=_norm_variant(statistics=_global),
-    ),
-    Mutant(
-        op="norm",
-        name="block-of-64",
-        label="W",
-        also=("A",),
-        killer="width-65",
-        says="The statistics leave out elements from 64 on.",
-        vjp=_norm_variant(statistics=_first_64),
-    ),
+MUTANTS += mutant_table(
+    "norm",
+    {
+        ("no-mean-term", "T", "typical"): (
+            "The mean of the cotangent is not subtracted: mu is taken for a constant.",
+            _norm_variant(dx=lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
+        ),
+        ("no-projection", "T", "typical"): (
+            "The projection on the row is missing: sigma is taken for a constant.",
+            _norm_variant(dx=lambda xp, g, n, r: r * (g - _mean(xp, g))),
+        ),
+        ("of-rms-norm", "D", "typical"): ("The backward is that of rms_norm.", norm_rms_vjp),
+        ("eps-outside", "E", "near-constant"): (
+            "eps is added to the root, not under it.",
+            norm_eps_outside_vjp,
+        ),
+        ("eps-omitted", "E N", "near-constant"): (
+            "The backward recomputes sigma without eps.",
+            mutate.attribute(norm_vjp, eps=0.0),
+        ),
+        ("eps-default", "P E", "eps-0.1"): (
+            "eps is 1e-5, whatever forward was given.",
+            mutate.attribute(norm_vjp, eps=1e-5),
+        ),
+        ("unbiased", "F R", "typical"): (
+            "The variance is divided by d - 1.",
+            _norm_variant(statistics=_unbiased),
+        ),
+        ("projection-reads-x", "V T", "scales"): (
+            "The projection is formed with x, not with the normalised row.",
+            _norm_variant(statistics=lambda xp, x, n, r, eps: (x, r)),
+        ),
+        ("first-rows-scale", "I V", "scales"): (
+            "All rows are divided by the first row's sigma.",
+            _norm_variant(statistics=_global),
+        ),
+        ("block-of-64", "W A", "width-65"): (
+            "The statistics leave out elements from 64 on.",
+            _norm_variant(statistics=_first_64),
+        ),
+    },
 )
 
 # ── rms_norm_back ────────────────────────────────────────────────────────────────────────────
@@ -671,115 +480,58 @@ def rms_norm_back_first_row_vjp(xp, ct, g, x, *, eps=1e-6):
     return r * (ct - n * un), -r * r * (n * (ug - 3 * un * gn) + ct * gn + g * un)
 
 
-RMS_NORM_BACK = (
-    Mutant(
-        op="rms_norm_back",
-        name="factor-two",
-        label="T",
-        also=("F", "DD"),
-        killer="typical",
-        says="The term of r cubed is differentiated with a factor 2 in place of 3.",
-        vjp=_back_variant(_back_factor_two),
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="scale-once",
-        label="F",
-        also=("D", "DD"),
-        killer="scales",
-        says="dx has one factor r where it needs two.",
-        vjp=_back_variant(_back_scale),
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="no-g-term",
-        label="T",
-        also=("DD",),
-        killer="typical",
-        says="The term of dx in the direction of g is missing.",
-        vjp=_back_variant(_back_without_g),
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="scale-constant",
-        label="T",
-        also=("DD",),
-        killer="typical",
-        says="r is taken for a saved constant in the second derivative.",
-        vjp=_back_variant(_back_fixed_scale),
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="sign",
-        label="S",
-        also=("DD",),
-        killer="typical",
-        says="dx has the other sign.",
-        vjp=mutate.negated(rms_norm_back_vjp, 1),
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="no-gradient-of-x",
-        label="G",
-        also=("DD",),
-        killer="typical",
-        says="Only the cotangent's gradient is returned; that of x is zeros.",
-        vjp=mutate.output(rms_norm_back_vjp, 1, mutate.zeros),
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="no-projection",
-        label="T",
-        also=("DD",),
-        killer="typical",
-        says="dg is ct r: its second term is missing.",
-        vjp=rms_norm_back_no_projection_vjp,
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="slots-exchanged",
-        label="G",
-        also=("DD",),
-        killer="typical",
-        says="dx comes first, in the order of ggml's arguments.",
-        vjp=mutate.swapped(rms_norm_back_vjp, 0, 1),
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="cotangents-exchanged",
-        label="G",
-        also=("DD",),
-        killer="typical",
-        says="g and the new cotangent are passed in each other's place (dx does not mind).",
-        vjp=rms_norm_back_exchanged_vjp,
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="first-rows-rms",
-        label="I",
-        also=("V", "DD"),
-        killer="scales",
-        says="All rows are divided by the first row's rms.",
-        vjp=rms_norm_back_first_row_vjp,
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="eps-default",
-        label="P",
-        also=("E", "DD"),
-        killer="eps-0.1",
-        says="eps is 1e-6, whatever forward was given.",
-        vjp=mutate.attribute(rms_norm_back_vjp, eps=1e-6),
-    ),
-    Mutant(
-        op="rms_norm_back",
-        name="eps-omitted",
-        label="E",
-        also=("N", "DD"),
-        killer="tiny",
-        says="rms is recomputed without eps.",
-        vjp=mutate.attribute(rms_norm_back_vjp, eps=0.0),
-    ),
+MUTANTS += mutant_table(
+    "rms_norm_back",
+    {
+        ("factor-two", "T F DD", "typical"): (
+            "The term of r cubed is differentiated with a factor 2 in place of 3.",
+            _back_variant(_back_factor_two),
+        ),
+        ("scale-once", "F D DD", "scales"): (
+            "dx has one factor r where it needs two.",
+            _back_variant(_back_scale),
+        ),
+        ("no-g-term", "T DD", "typical"): (
+            "The term of dx in the direction of g is missing.",
+            _back_variant(_back_without_g),
+        ),
+        ("scale-constant", "T DD", "typical"): (
+            "r is taken for a saved constant in the second derivative.",
+            _back_variant(_back_fixed_scale),
+        ),
+        ("sign", "S DD", "typical"): (
+            "dx has the other sign.",
+            mutate.negated(rms_norm_back_vjp, 1),
+        ),
+        ("no-gradient-of-x", "G DD", "typical"): (
+            "Only the cotangent's gradient is returned; that of x is zeros.",
+            mutate.output(rms_norm_back_vjp, 1, mutate.zeros),
+        ),
+        ("no-projection", "T DD", "typical"): (
+            "dg is ct r: its second term is missing.",
+            rms_norm_back_no_projection_vjp,
+        ),
+        ("slots-exchanged", "G DD", "typical"): (
+            "dx comes first, in the order of ggml's arguments.",
+            mutate.swapped(rms_norm_back_vjp, 0, 1),
+        ),
+        ("cotangents-exchanged", "G DD", "typical"): (
+            "g and the new cotangent are passed in each other's place (dx does not mind).",
+            rms_norm_back_exchanged_vjp,
+        ),
+        ("first-rows-rms", "I V DD", "scales"): (
+            "All rows are divided by the first row's rms.",
+            rms_norm_back_first_row_vjp,
+        ),
+        ("eps-default", "P E DD", "eps-0.1"): (
+            "eps is 1e-6, whatever forward was given.",
+            mutate.attribute(rms_norm_back_vjp, eps=1e-6),
+        ),
+        ("eps-omitted", "E N DD", "tiny"): (
+            "rms is recomputed without eps.",
+            mutate.attribute(rms_norm_back_vjp, eps=0.0),
+        ),
+    },
 )
 
 # ── group_norm ───────────────────────────────────────────────────────────────────────────────
@@ -838,117 +590,66 @@ def group_norm_dw_first_item_vjp(xp, ct, x, w=None, b=None, *, groups=2, eps=1e-
     return dx, xp.sum((ct * n)[:1], axis=(0, -1)), db
 
 
-GROUP_NORM = (
-    Mutant(
-        op="group_norm",
-        name="groups-ignored",
-        label="P",
-        killer="typical",
-        says="All channels form one group.",
-        vjp=mutate.attribute(group_norm_vjp, groups=1),
-    ),
-    Mutant(
-        op="group_norm",
-        name="dealt-out",
-        label="I",
-        also=("L",),
-        killer="three-groups",
-        says="Channels are dealt out to the groups one by one (c mod G).",
-        vjp=group_norm_dealt_out_vjp,
-    ),
-    Mutant(
-        op="group_norm",
-        name="no-mean-term",
-        label="T",
-        killer="typical",
-        says="The mean of the cotangent is not subtracted: mu is taken for a constant.",
-        vjp=_group_variant(lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
-    ),
-    Mutant(
-        op="group_norm",
-        name="no-projection",
-        label="T",
-        killer="typical",
-        says="The projection on the group is missing: sigma is taken for a constant.",
-        vjp=_group_variant(lambda xp, g, n, r: r * (g - _mean(xp, g))),
-    ),
-    Mutant(
-        op="group_norm",
-        name="all-elements-divided-by",
-        label="R",
-        also=("T",),
-        killer="typical",
-        says="The sums of a group are divided by the number of elements of all groups.",
-        vjp=_group_variant(
-            lambda xp, g, n, r: r * (g - (_mean(xp, g) + n * _mean(xp, g * n)) / g.shape[-2])
+MUTANTS += mutant_table(
+    "group_norm",
+    {
+        ("groups-ignored", "P", "typical"): (
+            "All channels form one group.",
+            mutate.attribute(group_norm_vjp, groups=1),
         ),
-    ),
-    Mutant(
-        op="group_norm",
-        name="gain-late",
-        label="D",
-        killer="typical",
-        says="The weight is applied after the means were taken, where it differs by channel.",
-        vjp=group_norm_gain_late_vjp,
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="group_norm",
-        name="dw-first-item",
-        label="B",
-        also=("A", "I"),
-        killer="typical",
-        says="dw is that of the first item only.",
-        vjp=group_norm_dw_first_item_vjp,
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="group_norm",
-        name="db-mean",
-        label="R",
-        killer="typical",
-        says="db is the mean over pixels.",
-        vjp=mutate.scaled(group_norm_vjp, 2, lambda xp, x, w, b, **attrs: 1 / x.shape[-1]),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="group_norm",
-        name="dw-db-exchanged",
-        label="G",
-        killer="typical",
-        says="dw and db stand in each other's place.",
-        vjp=mutate.swapped(group_norm_vjp, 1, 2),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="group_norm",
-        name="eps-default",
-        label="P",
-        also=("E",),
-        killer="eps-0.1",
-        says="eps is 1e-5, whatever forward was given.",
-        vjp=mutate.attribute(group_norm_vjp, eps=1e-5),
-    ),
-    Mutant(
-        op="group_norm",
-        name="eps-omitted",
-        label="N",
-        also=("E",),
-        killer="constant-group",
-        says="sigma is recomputed without eps: 0/0 for a constant group.",
-        vjp=mutate.attribute(group_norm_vjp, eps=0.0),
-    ),
-    Mutant(
-        op="group_norm",
-        name="first-groups-scale",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="All groups are multiplied by the first group's 1/sigma.",
-        vjp=_group_variant(
-            lambda xp, g, n, r: _first_row(xp, r) * (g - _mean(xp, g) - n * _mean(xp, g * n))
+        ("dealt-out", "I L", "three-groups"): (
+            "Channels are dealt out to the groups one by one (c mod G).",
+            group_norm_dealt_out_vjp,
         ),
-    ),
+        ("no-mean-term", "T", "typical"): (
+            "The mean of the cotangent is not subtracted: mu is taken for a constant.",
+            _group_variant(lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
+        ),
+        ("no-projection", "T", "typical"): (
+            "The projection on the group is missing: sigma is taken for a constant.",
+            _group_variant(lambda xp, g, n, r: r * (g - _mean(xp, g))),
+        ),
+        ("all-elements-divided-by", "R T", "typical"): (
+            "The sums of a group are divided by the number of elements of all groups.",
+            _group_variant(
+                lambda xp, g, n, r: r * (g - (_mean(xp, g) + n * _mean(xp, g * n)) / g.shape[-2])
+            ),
+        ),
+        ("gain-late", "D", "typical"): (
+            "The weight is applied after the means were taken, where it differs by channel.",
+            group_norm_gain_late_vjp,
+            {"dialects": ("affine",)},
+        ),
+        ("dw-first-item", "B A I", "typical"): (
+            "dw is that of the first item only.",
+            group_norm_dw_first_item_vjp,
+            {"dialects": ("affine",)},
+        ),
+        ("db-mean", "R", "typical"): (
+            "db is the mean over pixels.",
+            mutate.scaled(group_norm_vjp, 2, lambda xp, x, w, b, **attrs: 1 / x.shape[-1]),
+            {"dialects": ("affine",)},
+        ),
+        ("dw-db-exchanged", "G", "typical"): (
+            "dw and db stand in each other's place.",
+            mutate.swapped(group_norm_vjp, 1, 2),
+            {"dialects": ("affine",)},
+        ),
+        ("eps-default", "P E", "eps-0.1"): (
+            "eps is 1e-5, whatever forward was given.",
+            mutate.attribute(group_norm_vjp, eps=1e-5),
+        ),
+        ("eps-omitted", "N E", "constant-group"): (
+            "sigma is recomputed without eps: 0/0 for a constant group.",
+            mutate.attribute(group_norm_vjp, eps=0.0),
+        ),
+        ("first-groups-scale", "I V", "typical"): (
+            "All groups are multiplied by the first group's 1/sigma.",
+            _group_variant(
+                lambda xp, g, n, r: _first_row(xp, r) * (g - _mean(xp, g) - n * _mean(xp, g * n))
+            ),
+        ),
+    },
 )
 
 # ── batch_norm ───────────────────────────────────────────────────────────────────────────────
@@ -982,114 +683,65 @@ def batch_norm_running_vjp(xp, ct, x, w=None, b=None, *, eps=1e-5):
     return dx if w is None else (dx, *batch_norm_vjp(xp, ct, x, w, b, eps=eps)[1:])
 
 
-BATCH_NORM = (
-    Mutant(
-        op="batch_norm",
-        name="evaluation-mode",
-        label="T",
-        killer="typical",
-        says="The statistics are taken for constants, as in evaluation mode.",
-        vjp=_batch_variant(lambda xp, g, n, r, mean: r * g),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="running-statistics",
-        label="V",
-        also=("T",),
-        killer="typical",
-        says="The running variance, still 1, is used where the batch's is due.",
-        vjp=batch_norm_running_vjp,
-    ),
-    Mutant(
-        op="batch_norm",
-        name="no-projection",
-        label="T",
-        killer="typical",
-        says="The projection on the channel is missing: sigma is taken for a constant.",
-        vjp=_batch_variant(lambda xp, g, n, r, mean: r * (g - mean(g))),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="per-item",
-        label="I",
-        killer="typical",
-        says="The means are taken over the pixels of each item alone.",
-        vjp=_batch_variant(axes=(-1,)),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="per-pixel",
-        label="I",
-        killer="typical",
-        says="The means are taken over the items of each pixel alone.",
-        vjp=_batch_variant(axes=(-3,)),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="over-channels",
-        label="I",
-        killer="cubic",
-        says="The means are taken over items and channels.",
-        vjp=_batch_variant(axes=(-3, -2)),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="unbiased",
-        label="F",
-        also=("R",),
-        killer="two-items",
-        says="The variance is divided by n - 1, as in the running statistics.",
-        vjp=_batch_variant(ddof=1),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="dw-mean",
-        label="R",
-        killer="typical",
-        says="dw is the mean over items.",
-        vjp=mutate.scaled(batch_norm_vjp, 1, lambda xp, x, w, b, **attrs: 1 / len(x)),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="db-one-sum",
-        label="B",
-        killer="typical",
-        says="db is one sum over all channels.",
-        vjp=mutate.output(
-            batch_norm_vjp,
-            2,
-            lambda xp, db, x, w, b, **attrs: xp.broadcast_to(xp.sum(db), db.shape),
+MUTANTS += mutant_table(
+    "batch_norm",
+    {
+        ("evaluation-mode", "T", "typical"): (
+            "The statistics are taken for constants, as in evaluation mode.",
+            _batch_variant(lambda xp, g, n, r, mean: r * g),
         ),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="dw-db-exchanged",
-        label="G",
-        killer="typical",
-        says="dw and db stand in each other's place.",
-        vjp=mutate.swapped(batch_norm_vjp, 1, 2),
-        dialects=("affine",),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="eps-default",
-        label="P",
-        also=("E",),
-        killer="eps-0.1",
-        says="eps is 1e-5, whatever forward was given.",
-        vjp=mutate.attribute(batch_norm_vjp, eps=1e-5),
-    ),
-    Mutant(
-        op="batch_norm",
-        name="eps-omitted",
-        label="N",
-        also=("E",),
-        killer="constant-channel",
-        says="sigma is recomputed without eps: 0/0 for a constant channel.",
-        vjp=mutate.attribute(batch_norm_vjp, eps=0.0),
-    ),
+        ("running-statistics", "V T", "typical"): (
+            "The running variance, still 1, is used where the batch's is due.",
+            batch_norm_running_vjp,
+        ),
+        ("no-projection", "T", "typical"): (
+            "The projection on the channel is missing: sigma is taken for a constant.",
+            _batch_variant(lambda xp, g, n, r, mean: r * (g - mean(g))),
+        ),
+        ("per-item", "I", "typical"): (
+            "The means are taken over the pixels of each item alone.",
+            _batch_variant(axes=(-1,)),
+        ),
+        ("per-pixel", "I", "typical"): (
+            "The means are taken over the items of each pixel alone.",
+            _batch_variant(axes=(-3,)),
+        ),
+        ("over-channels", "I", "cubic"): (
+            "The means are taken over items and channels.",
+            _batch_variant(axes=(-3, -2)),
+        ),
+        ("unbiased", "F R", "two-items"): (
+            "The variance is divided by n - 1, as in the running statistics.",
+            _batch_variant(ddof=1),
+        ),
+        ("dw-mean", "R", "typical"): (
+            "dw is the mean over items.",
+            mutate.scaled(batch_norm_vjp, 1, lambda xp, x, w, b, **attrs: 1 / len(x)),
+            {"dialects": ("affine",)},
+        ),
+        ("db-one-sum", "B", "typical"): (
+            "db is one sum over all channels.",
+            mutate.output(
+                batch_norm_vjp,
+                2,
+                lambda xp, db, x, w, b, **attrs: xp.broadcast_to(xp.sum(db), db.shape),
+            ),
+            {"dialects": ("affine",)},
+        ),
+        ("dw-db-exchanged", "G", "typical"): (
+            "dw and db stand in each other's place.",
+            mutate.swapped(batch_norm_vjp, 1, 2),
+            {"dialects": ("affine",)},
+        ),
+        ("eps-default", "P E", "eps-0.1"): (
+            "eps is 1e-5, whatever forward was given.",
+            mutate.attribute(batch_norm_vjp, eps=1e-5),
+        ),
+        ("eps-omitted", "N E", "constant-channel"): (
+            "sigma is recomputed without eps: 0/0 for a constant channel.",
+            mutate.attribute(batch_norm_vjp, eps=0.0),
+        ),
+    },
 )
 
 # ── l2_normalize ─────────────────────────────────────────────────────────────────────────────
@@ -1143,120 +795,66 @@ def l2_normalize_twice_vjp(xp, ct, x, *, eps=1e-12, inside=False):
     return xp.where(root == eps, g - n * _dot(xp, ct, n) / eps, g)
 
 
-L2_NORMALIZE = (
-    Mutant(
-        op="l2_normalize",
-        name="no-projection",
-        label="T",
-        killer="typical",
-        says="The projection is missing: the norm is taken for a constant.",
-        vjp=_l2_variant(lambda xp, ct, x, length: ct / length),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="projection-sign",
-        label="S",
-        killer="typical",
-        says="The projection is added.",
-        vjp=_l2_variant(
-            lambda xp, ct, x, length: (ct + x * _dot(xp, ct, x) / (length * length)) / length
+MUTANTS += mutant_table(
+    "l2_normalize",
+    {
+        ("no-projection", "T", "typical"): (
+            "The projection is missing: the norm is taken for a constant.",
+            _l2_variant(lambda xp, ct, x, length: ct / length),
         ),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="projection-reads-x",
-        label="V",
-        also=("T", "F"),
-        killer="scales",
-        says="The projection is formed with x, not with the normalised row.",
-        vjp=_l2_variant(lambda xp, ct, x, length: (ct - x * _dot(xp, ct, x)) / length),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="projection-mean",
-        label="R",
-        also=("T",),
-        killer="typical",
-        says="The projection is a mean over the row where it should be a sum.",
-        vjp=_l2_variant(
-            lambda xp, ct, x, length: (
-                (ct - x * _dot(xp, ct, x) / (length * length) / x.shape[-1]) / length
-            )
+        ("projection-sign", "S", "typical"): (
+            "The projection is added.",
+            _l2_variant(
+                lambda xp, ct, x, length: (ct + x * _dot(xp, ct, x) / (length * length)) / length
+            ),
         ),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="norm-once",
-        label="F",
-        also=("D",),
-        killer="scales",
-        says="The whole is not divided by the norm.",
-        vjp=_l2_variant(lambda xp, ct, x, length: ct - x * _dot(xp, ct, x) / (length * length)),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="first-rows-norm",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="All rows are divided by the first row's norm.",
-        vjp=_l2_variant(_l2_first_row),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="block-of-64",
-        label="W",
-        also=("A", "T"),
-        killer="width-65",
-        says="The projection leaves out elements from 64 on.",
-        vjp=_l2_variant(_l2_block),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="projection-in-the-ball",
-        label="D",
-        also=("T",),
-        killer="inner",
-        says="The projection stays inside the ball, where the length is eps whatever x.",
-        vjp=l2_normalize_in_the_ball_vjp,
-        dialects=("max",),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="unguarded",
-        label="N",
-        also=("E",),
-        killer="inner",
-        says="The row is divided by its norm, without eps: 0/0 for a row of zeros.",
-        vjp=l2_normalize_unguarded_vjp,
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="other-eps",
-        label="E",
-        also=("P",),
-        killer="eps-0.1",
-        says="eps stands under the root where it is a lower bound, and the reverse.",
-        vjp=mutate.attribute(l2_normalize_vjp, inside=lambda inside, **_: not inside),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="eps-default",
-        label="P",
-        also=("E",),
-        killer="inner",
-        says="eps is 1e-12, whatever forward was given.",
-        vjp=mutate.attribute(l2_normalize_vjp, eps=1e-12),
-    ),
-    Mutant(
-        op="l2_normalize",
-        name="twice-on-the-sphere",
-        label="K",
-        killer="on-the-sphere",
-        says="Where the norm equals eps, both branches of the bound contribute.",
-        vjp=l2_normalize_twice_vjp,
-        dialects=("max",),
-    ),
+        ("projection-reads-x", "V T F", "scales"): (
+            "The projection is formed with x, not with the normalised row.",
+            _l2_variant(lambda xp, ct, x, length: (ct - x * _dot(xp, ct, x)) / length),
+        ),
+        ("projection-mean", "R T", "typical"): (
+            "The projection is a mean over the row where it should be a sum.",
+            _l2_variant(
+                lambda xp, ct, x, length: (
+                    (ct - x * _dot(xp, ct, x) / (length * length) / x.shape[-1]) / length
+                )
+            ),
+        ),
+        ("norm-once", "F D", "scales"): (
+            "The whole is not divided by the norm.",
+            _l2_variant(lambda xp, ct, x, length: ct - x * _dot(xp, ct, x) / (length * length)),
+        ),
+        ("first-rows-norm", "I V", "typical"): (
+            "All rows are divided by the first row's norm.",
+            _l2_variant(_l2_first_row),
+        ),
+        ("block-of-64", "W A T", "width-65"): (
+            "The projection leaves out elements from 64 on.",
+            _l2_variant(_l2_block),
+        ),
+        ("projection-in-the-ball", "D T", "inner"): (
+            "The projection stays inside the ball, where the length is eps whatever x.",
+            l2_normalize_in_the_ball_vjp,
+            {"dialects": ("max",)},
+        ),
+        ("unguarded", "N E", "inner"): (
+            "The row is divided by its norm, without eps: 0/0 for a row of zeros.",
+            l2_normalize_unguarded_vjp,
+        ),
+        ("other-eps", "E P", "eps-0.1"): (
+            "eps stands under the root where it is a lower bound, and the reverse.",
+            mutate.attribute(l2_normalize_vjp, inside=lambda inside, **_: not inside),
+        ),
+        ("eps-default", "P E", "inner"): (
+            "eps is 1e-12, whatever forward was given.",
+            mutate.attribute(l2_normalize_vjp, eps=1e-12),
+        ),
+        ("twice-on-the-sphere", "K", "on-the-sphere"): (
+            "Where the norm equals eps, both branches of the bound contribute.",
+            l2_normalize_twice_vjp,
+            {"dialects": ("max",)},
+        ),
+    },
 )
 
 # ── qk_norm ──────────────────────────────────────────────────────────────────────────────────
@@ -1317,120 +915,57 @@ def qk_norm_k_constant_vjp(xp, ct, q, k, wq, wk, *, eps=1e-6, unit_offset=False)
     return dq, ct[1] * (1 + wk if unit_offset else wk) * _rms(xp, k, eps), dwq, dwk
 
 
-QK_NORM = (
-    Mutant(
-        op="qk_norm",
-        name="weights-exchanged",
-        label="G",
-        killer="typical",
-        says="The gradients of the two weights stand in each other's place.",
-        vjp=mutate.swapped(qk_norm_vjp, 2, 3),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="one-weight",
-        label="V",
-        also=("G",),
-        killer="typical",
-        says="dq is formed with k's weight.",
-        vjp=mutate.primal(qk_norm_vjp, 2, lambda xp, q, k, wq, wk, **attrs: wk),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="all-heads-together",
-        label="I",
-        killer="typical",
-        says="The statistics are those of all heads of a token together.",
-        vjp=_qk(_all_heads),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="first-heads-scale",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="All heads are divided by the first head's rms.",
-        vjp=_qk(_first_head),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="others-scale",
-        label="V",
-        also=("W",),
-        killer="square",
-        says="q reads the scale saved for k, and the reverse, where the shapes allow it.",
-        vjp=_qk(_others_scale),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="weights-last-head",
-        label="A",
-        also=("B",),
-        killer="typical",
-        says="Each head overwrites the gradient of the weights.",
-        vjp=_qk(_last_head),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="weights-first-token",
-        label="B",
-        also=("A",),
-        killer="typical",
-        says="The gradients of the weights are those of the first token.",
-        vjp=_qk(_first_token),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="k-scale-constant",
-        label="T",
-        killer="typical",
-        says="The projection is missing from dk.",
-        vjp=qk_norm_k_constant_vjp,
-    ),
-    Mutant(
-        op="qk_norm",
-        name="no-gradient-of-wk",
-        label="G",
-        killer="typical",
-        says="The weight of k gets zeros.",
-        vjp=mutate.output(qk_norm_vjp, 3, mutate.zeros),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="offset-ignored",
-        label="P",
-        killer="typical",
-        says="The gradients are multiplied by w where forward multiplied by 1 + w.",
-        vjp=mutate.attribute(qk_norm_vjp, unit_offset=False),
-        dialects=("unit-offset",),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="eps-default",
-        label="P",
-        also=("E",),
-        killer="eps-0.1",
-        says="eps is 1e-6, whatever forward was given.",
-        vjp=mutate.attribute(qk_norm_vjp, eps=1e-6),
-    ),
-    Mutant(
-        op="qk_norm",
-        name="eps-omitted",
-        label="E",
-        also=("N",),
-        killer="tiny",
-        says="rms is recomputed without eps.",
-        vjp=mutate.attribute(qk_norm_vjp, eps=0.0),
-    ),
-)
-
-MUTANTS = (
-    *RMS_NORM,
-    *LAYER_NORM,
-    *NORM,
-    *RMS_NORM_BACK,
-    *GROUP_NORM,
-    *BATCH_NORM,
-    *L2_NORMALIZE,
-    *QK_NORM,
+MUTANTS += mutant_table(
+    "qk_norm",
+    {
+        ("weights-exchanged", "G", "typical"): (
+            "The gradients of the two weights stand in each other's place.",
+            mutate.swapped(qk_norm_vjp, 2, 3),
+        ),
+        ("one-weight", "V G", "typical"): (
+            "dq is formed with k's weight.",
+            mutate.primal(qk_norm_vjp, 2, lambda xp, q, k, wq, wk, **attrs: wk),
+        ),
+        ("all-heads-together", "I", "typical"): (
+            "The statistics are those of all heads of a token together.",
+            _qk(_all_heads),
+        ),
+        ("first-heads-scale", "I V", "typical"): (
+            "All heads are divided by the first head's rms.",
+            _qk(_first_head),
+        ),
+        ("others-scale", "V W", "square"): (
+            "q reads the scale saved for k, and the reverse, where the shapes allow it.",
+            _qk(_others_scale),
+        ),
+        ("weights-last-head", "A B", "typical"): (
+            "Each head overwrites the gradient of the weights.",
+            _qk(_last_head),
+        ),
+        ("weights-first-token", "B A", "typical"): (
+            "The gradients of the weights are those of the first token.",
+            _qk(_first_token),
+        ),
+        ("k-scale-constant", "T", "typical"): (
+            "The projection is missing from dk.",
+            qk_norm_k_constant_vjp,
+        ),
+        ("no-gradient-of-wk", "G", "typical"): (
+            "The weight of k gets zeros.",
+            mutate.output(qk_norm_vjp, 3, mutate.zeros),
+        ),
+        ("offset-ignored", "P", "typical"): (
+            "The gradients are multiplied by w where forward multiplied by 1 + w.",
+            mutate.attribute(qk_norm_vjp, unit_offset=False),
+            {"dialects": ("unit-offset",)},
+        ),
+        ("eps-default", "P E", "eps-0.1"): (
+            "eps is 1e-6, whatever forward was given.",
+            mutate.attribute(qk_norm_vjp, eps=1e-6),
+        ),
+        ("eps-omitted", "E N", "tiny"): (
+            "rms is recomputed without eps.",
+            mutate.attribute(qk_norm_vjp, eps=0.0),
+        ),
+    },
 )

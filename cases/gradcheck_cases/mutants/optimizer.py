@@ -48,7 +48,7 @@ def with_grads(update: Update, change: Callable[[Any, Tensors], Tensors]) -> Upd
 
 
 def with_state(update: Update, change: Callable[[Any], Any]) -> Update:
-    """A memory that is read wrongly."""
+    """A state that is read wrongly."""
 
     @functools.wraps(update)
     def wrong(xp: Any, params: Any, grads: Any, state: Any, t: int, **attrs: Any) -> Any:
@@ -58,7 +58,7 @@ def with_state(update: Update, change: Callable[[Any], Any]) -> Update:
 
 
 def forgetful(update: Update) -> Update:
-    """What is to be remembered is not written back."""
+    """The new state is not written back."""
 
     @functools.wraps(update)
     def wrong(xp: Any, params: Any, grads: Any, state: Any, t: int, **attrs: Any) -> Any:
@@ -394,7 +394,7 @@ CLIP = (
 
 
 def _history(change: Callable[[list[Any]], list[Any]]) -> Update:
-    """The direction from a history that is read wrongly; what is kept is right."""
+    """The direction from a history that is read wrongly; the stored history is right."""
 
     @functools.wraps(lbfgs.update)
     def wrong(xp, params, grads, state, t, *, m, lr, sum_of_sizes):

@@ -11,7 +11,7 @@ from gradcheck.numerics.draw import Draw
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.position import (
     alibi,
     diag_mask_inf,
@@ -107,146 +107,74 @@ def _past_lost(xp, g, x, *, offset, skip_past, **attrs):
 
 def _rope_mutants(spec: OpSpec, again: Vjp) -> tuple[Mutant, ...]:
     """Mutants of a rotation; `again` rotates as forward does."""
-    op, vjp = spec.name, spec.vjp
-    double = ("DD",) if spec is rope_back else ()
-    return (
-        Mutant(
-            op=op,
-            name="same-way-again",
-            label="L",
-            also=("S", *double),
-            killer="typical",
-            says="Backward turns the same way as forward: the Jacobian, not its transpose.",
-            vjp=_rope_again(vjp, again),
-        ),
-        Mutant(
-            op=op,
-            name="missing",
-            label="G",
-            also=double,
-            killer="typical",
-            says="The kernel has no backward: no gradient upstream of it.",
-            modelled_on="huggingface/candle #3612",
-            vjp=mutate.output(vjp, 0, mutate.nothing),
-        ),
-        Mutant(
-            op=op,
-            name="not-turned",
-            label="D",
-            also=double,
-            killer="typical",
-            says="The cotangent is passed on as if positions were added.",
-            vjp=mutate.attribute(vjp, skip_past=True, offset=1 << 30),
-        ),
-        Mutant(
-            op=op,
-            name="other-pairs",
-            label="L",
-            also=("P", *double),
-            killer="typical",
-            says="Pairs are taken from the other layout.",
-            vjp=mutate.attribute(vjp, half_split=lambda half_split, **_: not half_split),
-        ),
-        Mutant(
-            op=op,
-            name="base-built-in",
-            label="P",
-            also=double,
-            killer="base-100",
-            says="Backward keeps the base 10000, whatever forward was given.",
-            modelled_on="llama.cpp #2054 and #3974",
-            vjp=mutate.attribute(vjp, base=10000.0),
-        ),
-        Mutant(
-            op=op,
-            name="offset-forgotten",
-            label="P",
-            also=double,
-            killer="offset",
-            says="Backward counts positions from 0, whatever is cached.",
-            vjp=mutate.attribute(vjp, offset=0),
-        ),
-        Mutant(
-            op=op,
-            name="positions-from-one",
-            label="I",
-            also=("P", *double),
-            killer="one-row",
-            says="Backward counts positions from 1.",
-            vjp=mutate.attribute(vjp, offset=lambda offset, **_: offset + 1),
-        ),
-        Mutant(
-            op=op,
-            name="rest-lost",
-            label="A",
-            also=("I", *double),
-            killer="partial",
-            says="Features beyond n_dims get no gradient.",
-            vjp=mutate.output(vjp, 0, _rest_lost),
-        ),
-        Mutant(
-            op=op,
-            name="wide-frequencies",
-            label="P",
-            also=double,
-            killer="partial",
-            says="Frequencies are spread over all of d where n_dims are rotated.",
-            vjp=_rope_wide_frequencies(vjp),
-        ),
-        Mutant(
-            op=op,
-            name="past-turned",
-            label="P",
-            also=double,
-            killer="skip-past",
-            says="mode & 1 is ignored: every row is turned, and by its position plus n_past.",
-            vjp=mutate.attribute(vjp, skip_past=False),
-        ),
-        Mutant(
-            op=op,
-            name="past-lost",
-            label="A",
-            also=("I", *double),
-            killer="skip-past",
-            says="Rows of the past are skipped in backward too, and get nothing.",
-            vjp=mutate.output(vjp, 0, _past_lost),
-        ),
-        Mutant(
-            op=op,
-            name="in-place",
-            label="X",
-            also=("V", *double),
-            killer="typical",
-            says="The second feature of a pair is computed from the first after it was written.",
-            vjp=_rope_in_place(vjp),
-        ),
-        Mutant(
-            op=op,
-            name="one-frequency",
-            label="I",
-            also=("V", *double),
-            killer="typical",
-            says="All pairs turn by the angle of the first.",
-            vjp=_rope_one_frequency(vjp),
-        ),
-        Mutant(
-            op=op,
-            name="by-head",
-            label="I",
-            also=double,
-            killer="square",
-            says="Angles follow the head instead of the position.",
-            vjp=_rope_by_head(vjp),
-        ),
-        Mutant(
-            op=op,
-            name="runs-on",
-            label="I",
-            also=("W", *double),
-            killer="batched",
-            says="Positions run on from one sequence of the batch to the next.",
-            vjp=_rope_runs_on(vjp),
-        ),
+    vjp = spec.vjp
+    double = "DD" if spec is rope_back else ""
+    return mutant_table(
+        spec.name,
+        {
+            ("same-way-again", f"L S {double}", "typical"): (
+                "Backward turns the same way as forward: the Jacobian, not its transpose.",
+                _rope_again(vjp, again),
+            ),
+            ("missing", f"G {double}", "typical"): (
+                "The kernel has no backward: no gradient upstream of it.",
+                mutate.output(vjp, 0, mutate.nothing),
+                {"modelled_on": "huggingface/candle #3612"},
+            ),
+            ("not-turned", f"D {double}", "typical"): (
+                "The cotangent is passed on as if positions were added.",
+                mutate.attribute(vjp, skip_past=True, offset=1 << 30),
+            ),
+            ("other-pairs", f"L P {double}", "typical"): (
+                "Pairs are taken from the other layout.",
+                mutate.attribute(vjp, half_split=lambda half_split, **_: not half_split),
+            ),
+            ("base-built-in", f"P {double}", "base-100"): (
+                "Backward keeps the base 10000, whatever forward was given.",
+                mutate.attribute(vjp, base=10000.0),
+                {"modelled_on": "llama.cpp #2054 and #3974"},
+            ),
+            ("offset-forgotten", f"P {double}", "offset"): (
+                "Backward counts positions from 0, whatever is cached.",
+                mutate.attribute(vjp, offset=0),
+            ),
+            ("positions-from-one", f"I P {double}", "one-row"): (
+                "Backward counts positions from 1.",
+                mutate.attribute(vjp, offset=lambda offset, **_: offset + 1),
+            ),
+            ("rest-lost", f"A I {double}", "partial"): (
+                "Features beyond n_dims get no gradient.",
+                mutate.output(vjp, 0, _rest_lost),
+            ),
+            ("wide-frequencies", f"P {double}", "partial"): (
+                "Frequencies are spread over all of d where n_dims are rotated.",
+                _rope_wide_frequencies(vjp),
+            ),
+            ("past-turned", f"P {double}", "skip-past"): (
+                "mode & 1 is ignored: every row is turned, and by its position plus n_past.",
+                mutate.attribute(vjp, skip_past=False),
+            ),
+            ("past-lost", f"A I {double}", "skip-past"): (
+                "Rows of the past are skipped in backward too, and get nothing.",
+                mutate.output(vjp, 0, _past_lost),
+            ),
+            ("in-place", f"X V {double}", "typical"): (
+                "The second feature of a pair is computed from the first after it was written.",
+                _rope_in_place(vjp),
+            ),
+            ("one-frequency", f"I V {double}", "typical"): (
+                "All pairs turn by the angle of the first.",
+                _rope_one_frequency(vjp),
+            ),
+            ("by-head", f"I {double}", "square"): (
+                "Angles follow the head instead of the position.",
+                _rope_by_head(vjp),
+            ),
+            ("runs-on", f"I W {double}", "batched"): (
+                "Positions run on from one sequence of the batch to the next.",
+                _rope_runs_on(vjp),
+            ),
+        },
     )
 
 
@@ -276,19 +204,24 @@ def _elsewhere(draw: Draw) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (draw.normal(rows, heads, 2 * pairs),), attrs
 
 
-ROTATE_BEFORE = Mutant(
-    op="rope",
-    name="half-rotated-before",
-    label="L",
-    killer="",
-    says="The cotangent's halves are exchanged before the product with the sines, not after.",
-    modelled_on="PaddlePaddle #74716",
-    vjp=rope_half_before_vjp,
-    dialects=("half-split",),
-    equivalent="Both halves of the table hold the same sines, so it does not matter which half "
-    "an element is multiplied in.",
-    inputs=_elsewhere,
+MUTANTS: tuple[Mutant, ...] = _rope_mutants(rope, rope_back.vjp)
+MUTANTS += mutant_table(
+    "rope",
+    {
+        ("half-rotated-before", "L", ""): (
+            "The cotangent's halves are exchanged before the product with the sines, not after.",
+            rope_half_before_vjp,
+            {
+                "modelled_on": "PaddlePaddle #74716",
+                "dialects": ("half-split",),
+                "equivalent": "Both halves of the table hold the same sines, so it does not matter "
+                "which half an element is multiplied in.",
+                "inputs": _elsewhere,
+            },
+        ),
+    },
 )
+MUTANTS += _rope_mutants(rope_back, rope.vjp)
 
 # ── alibi ────────────────────────────────────────────────────────────────────────────────────
 
@@ -325,77 +258,36 @@ def alibi_bias_max_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
     return ct * (bias_max / 8)
 
 
-ALIBI = (
-    Mutant(
-        op="alibi",
-        name="times-slope",
-        label="D",
-        also=("F",),
-        killer="typical",
-        says="The slope is taken for a factor of x.",
-        vjp=alibi_sloped_vjp,
-    ),
-    Mutant(
-        op="alibi",
-        name="bias-added",
-        label="NL",
-        also=("T",),
-        killer="typical",
-        says="The forward is applied to the cotangent, bias and all.",
-        vjp=alibi_biased_vjp,
-    ),
-    Mutant(
-        op="alibi",
-        name="power-of-two-only",
-        label="W",
-        also=("A",),
-        killer="seven-heads",
-        says="Heads beyond the largest power of two get no gradient.",
-        vjp=alibi_power_of_two_vjp,
-    ),
-    Mutant(
-        op="alibi",
-        name="past-lost",
-        label="I",
-        also=("A",),
-        killer="past",
-        says="Slots of the past get no gradient.",
-        vjp=alibi_past_lost_vjp,
-    ),
-    Mutant(
-        op="alibi",
-        name="causal",
-        label="I",
-        killer="typical",
-        says="Backward hides later slots, which forward does not.",
-        vjp=alibi_causal_vjp,
-    ),
-    Mutant(
-        op="alibi",
-        name="head-0",
-        label="I",
-        also=("U",),
-        killer="typical",
-        says="Every head reads the cotangent of head 0.",
-        vjp=mutate.cotangent(alibi.vjp, mutate.first_for_all(-3)),
-    ),
-    Mutant(
-        op="alibi",
-        name="bias-max",
-        label="F",
-        killer="bias-16",
-        says="The gradient grows with bias_max.",
-        vjp=alibi_bias_max_vjp,
-    ),
-    Mutant(
-        op="alibi",
-        name="first-of-batch",
-        label="I",
-        also=("W",),
-        killer="batched",
-        says="Only the first batch entry gets a gradient.",
-        vjp=mutate.output(alibi.vjp, 0, mutate.first_entry(3)),
-    ),
+MUTANTS += mutant_table(
+    "alibi",
+    {
+        ("times-slope", "D F", "typical"): (
+            "The slope is taken for a factor of x.",
+            alibi_sloped_vjp,
+        ),
+        ("bias-added", "NL T", "typical"): (
+            "The forward is applied to the cotangent, bias and all.",
+            alibi_biased_vjp,
+        ),
+        ("power-of-two-only", "W A", "seven-heads"): (
+            "Heads beyond the largest power of two get no gradient.",
+            alibi_power_of_two_vjp,
+        ),
+        ("past-lost", "I A", "past"): ("Slots of the past get no gradient.", alibi_past_lost_vjp),
+        ("causal", "I", "typical"): (
+            "Backward hides later slots, which forward does not.",
+            alibi_causal_vjp,
+        ),
+        ("head-0", "I U", "typical"): (
+            "Every head reads the cotangent of head 0.",
+            mutate.cotangent(alibi.vjp, mutate.first_for_all(-3)),
+        ),
+        ("bias-max", "F", "bias-16"): ("The gradient grows with bias_max.", alibi_bias_max_vjp),
+        ("first-of-batch", "I W", "batched"): (
+            "Only the first batch entry gets a gradient.",
+            mutate.output(alibi.vjp, 0, mutate.first_entry(3)),
+        ),
+    },
 )
 
 # ── diag_mask_inf and diag_mask_zero ─────────────────────────────────────────────────────────
@@ -443,105 +335,55 @@ def diag_mask_minus_inf_vjp(xp, ct, x, *, n_past=0):
 
 
 def _mask_mutants(spec: OpSpec) -> tuple[Mutant, ...]:
-    op = spec.name
-    return (
-        Mutant(
-            op=op,
-            name="not-masked",
-            label="I",
-            killer="typical",
-            says="The cotangent is passed on to hidden elements too.",
-            vjp=diag_mask_copied_vjp,
-        ),
-        Mutant(
-            op=op,
-            name="minus-infinity",
-            label="N",
-            killer="typical",
-            says="The cotangent is masked with minus infinity instead of zero.",
-            vjp=diag_mask_minus_inf_vjp,
-        ),
-        Mutant(
-            op=op,
-            name="not-copied",
-            label="A",
-            also=("G",),
-            killer="single",
-            says="Out of place, the elements that are not masked are never copied.",
-            modelled_on="ggml commit log: fix diag_mask to work with non-inplace input",
-            vjp=mutate.output(spec.vjp, 0, mutate.zeros),
-        ),
-        Mutant(
-            op=op,
-            name="strict",
-            label="I",
-            also=("P",),
-            killer="square",
-            says="The diagonal itself is hidden in backward.",
-            vjp=diag_mask_strict_vjp,
-        ),
-        Mutant(
-            op=op,
-            name="one-beyond",
-            label="I",
-            also=("P",),
-            killer="square",
-            says="One slot beyond the diagonal is seen in backward.",
-            vjp=diag_mask_beyond_vjp,
-        ),
-        Mutant(
-            op=op,
-            name="upper",
-            label="L",
-            also=("I",),
-            killer="square",
-            says="The other triangle is kept.",
-            vjp=diag_mask_upper_vjp,
-        ),
-        Mutant(
-            op=op,
-            name="past-forgotten",
-            label="P",
-            killer="past",
-            says="Backward puts the diagonal at 0, whatever n_past.",
-            vjp=mutate.attribute(spec.vjp, n_past=0),
-        ),
-        Mutant(
-            op=op,
-            name="last-row",
-            label="I",
-            also=("P",),
-            killer="tall",
-            says="The diagonal ends in the last row's last slot, whatever n_past.",
-            vjp=diag_mask_last_row_vjp,
-        ),
-        Mutant(
-            op=op,
-            name="first-head",
-            label="W",
-            also=("I",),
-            killer="batched",
-            says="Only the first matrix of the batch is masked in backward.",
-            vjp=diag_mask_first_head_vjp,
-        ),
+    return mutant_table(
+        spec.name,
+        {
+            ("not-masked", "I", "typical"): (
+                "The cotangent is passed on to hidden elements too.",
+                diag_mask_copied_vjp,
+            ),
+            ("minus-infinity", "N", "typical"): (
+                "The cotangent is masked with minus infinity instead of zero.",
+                diag_mask_minus_inf_vjp,
+            ),
+            ("not-copied", "A G", "single"): (
+                "Out of place, the elements that are not masked are never copied.",
+                mutate.output(spec.vjp, 0, mutate.zeros),
+                {"modelled_on": "ggml commit log: fix diag_mask to work with non-inplace input"},
+            ),
+            ("strict", "I P", "square"): (
+                "The diagonal itself is hidden in backward.",
+                diag_mask_strict_vjp,
+            ),
+            ("one-beyond", "I P", "square"): (
+                "One slot beyond the diagonal is seen in backward.",
+                diag_mask_beyond_vjp,
+            ),
+            ("upper", "L I", "square"): ("The other triangle is kept.", diag_mask_upper_vjp),
+            ("past-forgotten", "P", "past"): (
+                "Backward puts the diagonal at 0, whatever n_past.",
+                mutate.attribute(spec.vjp, n_past=0),
+            ),
+            ("last-row", "I P", "tall"): (
+                "The diagonal ends in the last row's last slot, whatever n_past.",
+                diag_mask_last_row_vjp,
+            ),
+            ("first-head", "W I", "batched"): (
+                "Only the first matrix of the batch is masked in backward.",
+                diag_mask_first_head_vjp,
+            ),
+        },
     )
 
 
-INFINITE = Mutant(
-    op="diag_mask_inf",
-    name="divided-by-x",
-    label="N",
-    killer="typical",
-    says="The mask is recovered as y/x, which is infinite where it should be 0.",
-    vjp=diag_mask_inf_divided_vjp,
+MUTANTS += _mask_mutants(diag_mask_inf)
+MUTANTS += mutant_table(
+    "diag_mask_inf",
+    {
+        ("divided-by-x", "N", "typical"): (
+            "The mask is recovered as y/x, which is infinite where it should be 0.",
+            diag_mask_inf_divided_vjp,
+        ),
+    },
 )
-
-MUTANTS: tuple[Mutant, ...] = (
-    *_rope_mutants(rope, rope_back.vjp),
-    ROTATE_BEFORE,
-    *_rope_mutants(rope_back, rope.vjp),
-    *ALIBI,
-    *_mask_mutants(diag_mask_inf),
-    INFINITE,
-    *_mask_mutants(diag_mask_zero),
-)
+MUTANTS += _mask_mutants(diag_mask_zero)

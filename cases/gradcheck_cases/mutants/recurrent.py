@@ -1,18 +1,17 @@
 """Mutants of the operators in `gradcheck_cases.recurrent`.
 
-Each scan's backward stands here once more as one loop, with the places where it goes wrong.
+Each scan's backward is written here once more as one loop, with its possible faults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases import recurrent
 from gradcheck_cases.recurrent import (
     NOTHING,
@@ -41,32 +40,14 @@ from gradcheck_cases.recurrent import (
     _wkv_states,
 )
 
+MUTANTS: tuple[Mutant, ...] = ()
+
 BLOCK = 8
-"""Steps in a block of the kernels that are modelled."""
+"""Steps in a block of the modelled kernels."""
 
 
 def _last_state_ignored(vjp: Vjp) -> Vjp:
     return mutate.cotangent(vjp, lambda xp, ct, *primals, **attrs: (ct[0], xp.zeros_like(ct[1])))
-
-
-def _first_of_batch(vjp: Vjp) -> Vjp:
-    """The cotangent of y of the first row of the batch stands for all."""
-
-    def change(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        return (xp.broadcast_to(ct[0][:1], ct[0].shape), ct[1]) if ct[0].ndim > 2 else ct
-
-    return mutate.cotangent(vjp, change)
-
-
-def _mutants_of(op: str, with_fault: Callable[[str], Vjp]) -> Callable[..., Mutant]:
-    """Makes mutants of `op` whose VJP, where none is given, is `with_fault(name)`."""
-
-    def mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-        if not more.keys() & {"vjp", "make"}:
-            more["vjp"] = with_fault(name)
-        return Mutant(op=op, name=name, label=label, killer=killer, says=says, **more)
-
-    return mutant
 
 
 # ── selective_scan ───────────────────────────────────────────────────────────────────────────
@@ -140,172 +121,101 @@ def selective_scan_with(fault: str, carried: list[Any] | None = None) -> Vjp:
     return vjp
 
 
-_scan_mutant = _mutants_of("selective_scan", selective_scan_with)
 SCAN = recurrent.selective_scan_vjp
 WITH_SKIP = ("stateful", "mamba", "softplus", "exact-hold")
 
-SELECTIVE_SCAN = (
-    _scan_mutant(
-        "not-carried",
-        "T",
-        "typical",
-        "The state's cotangent is not carried back: every step sees its own output alone.",
-    ),
-    _scan_mutant(
-        "last-state-ignored",
-        "U",
-        "one-step",
-        "The cotangent of the last state is ignored.",
-        also=("T",),
-        modelled_on="mamba_ssm's selective_scan_fn: 'the gradient of the last state is not "
-        "considered in the backward pass'",
-        vjp=_last_state_ignored(SCAN),
-    ),
-    _scan_mutant(
-        "early-state",
-        "I",
-        "typical",
-        "The gradient of c reads the state before the step, not after it.",
-        also=("V",),
-    ),
-    _scan_mutant(
-        "late-state",
-        "V",
-        "typical",
-        "The decay's gradient reads the state after the step, not before it.",
-        also=("I",),
-    ),
-    _scan_mutant(
-        "decay-itself",
-        "D",
-        "typical",
-        "The decay's gradient is taken for its exponent's: a factor exp(s a) is missing.",
-        also=("F",),
-    ),
-    _scan_mutant(
-        "next-decay",
-        "I",
-        "two-steps",
-        "The state's cotangent is carried back by the decay of the step before.",
-        also=("V",),
-    ),
-    _scan_mutant(
-        "no-decay",
-        "F",
-        "two-steps",
-        "The state's cotangent is carried back without the decay.",
-        also=("T",),
-    ),
-    _scan_mutant(
-        "a-overwritten",
-        "A",
-        "typical",
-        "The gradient of a, which all steps share, is overwritten by every step.",
-        also=("B",),
-    ),
-    _scan_mutant(
-        "b-last-feature",
-        "B",
-        "typical",
-        "The gradient of b, which all features share, comes from the last feature alone.",
-        also=("A",),
-    ),
-    _scan_mutant(
-        "d-averaged",
-        "R",
-        "typical",
-        "The gradient of d is a mean over the steps.",
-        dialects=WITH_SKIP,
-    ),
-    _scan_mutant(
-        "d-last-row",
-        "B",
-        "batched",
-        "The gradient of d comes from the last row of the batch alone.",
-        also=("A",),
-        dialects=WITH_SKIP,
-    ),
-    _scan_mutant(
-        "skip-term",
-        "T",
-        "one-step",
-        "The gradient of x lacks d ct.",
-        dialects=WITH_SKIP,
-    ),
-    _scan_mutant(
-        "step-by-gain", "T", "typical", "The step's gradient leaves out that it sets the decay."
-    ),
-    _scan_mutant(
-        "step-by-decay", "T", "one-step", "The step's gradient leaves out that it scales b x."
-    ),
-    _scan_mutant(
-        "softplus-slope",
-        "D",
-        "short-steps",
-        "The gradient is that of softplus(delta), not of delta.",
-        also=("F",),
-        dialects=("softplus",),
-    ),
-    _scan_mutant(
-        "padding-decays",
-        "W",
-        "typical",
-        "Steps that pad the last block decay the state's cotangent: softplus(0) is not 0.",
-        also=("T", "F"),
-        dialects=("softplus",),
-        modelled_on="mamba issue 368, selective_scan_bwd_kernel.cuh",
-    ),
-    _scan_mutant(
-        "block-lost",
-        "W",
-        "chunk-and-one",
-        "The state's cotangent does not pass from one block of 8 steps to the one before.",
-        also=("T",),
-    ),
-    _scan_mutant(
-        "states-alias",
-        "X",
-        "typical",
-        "All saved states are one buffer, which holds the last.",
-        also=("V",),
-    ),
-    _scan_mutant(
-        "adjoint-not-cleared",
-        "A",
-        "one-step",
-        "The state's cotangent starts from where the previous call left it.",
-        make=lambda: selective_scan_with("adjoint-not-cleared", []),
-    ),
-    _scan_mutant(
-        "h-missing",
-        "G",
-        "zero-state",
-        "The given state gets no gradient.",
-        dialects=("stateful", "softplus", "exact-hold"),
-        vjp=mutate.output(SCAN, -1, mutate.zeros),
-    ),
-    _scan_mutant(
-        "b-c-swapped",
-        "G",
-        "typical",
-        "The gradients of b and c are in each other's place.",
-        vjp=mutate.swapped(SCAN, 3, 4),
-    ),
-    _scan_mutant(
-        "hold-by-a",
-        "T",
-        "typical",
-        "The gradient of a leaves out that a scales the input too.",
-        dialects=("exact-hold",),
-    ),
-    _scan_mutant(
-        "hold-ignored",
-        "P",
-        "one-step",
-        "The backward takes the simple gain, whatever forward took.",
-        dialects=("exact-hold",),
-        vjp=mutate.attribute(SCAN, exact_hold=False),
-    ),
+
+MUTANTS += mutant_table(
+    "selective_scan",
+    {
+        ("not-carried", "T", "typical"): (
+            "The state's cotangent is not carried back: every step sees its own output alone."
+        ),
+        ("last-state-ignored", "U T", "one-step"): (
+            "The cotangent of the last state is ignored.",
+            _last_state_ignored(SCAN),
+            {
+                "modelled_on": (
+                    "mamba_ssm's selective_scan_fn: 'the gradient of the last state is not "
+                    "considered in the backward pass'"
+                )
+            },
+        ),
+        ("early-state", "I V", "typical"): (
+            "The gradient of c reads the state before the step, not after it."
+        ),
+        ("late-state", "V I", "typical"): (
+            "The decay's gradient reads the state after the step, not before it."
+        ),
+        ("decay-itself", "D F", "typical"): (
+            "The decay's gradient is taken for its exponent's: a factor exp(s a) is missing."
+        ),
+        ("next-decay", "I V", "two-steps"): (
+            "The state's cotangent is carried back by the decay of the step before."
+        ),
+        ("no-decay", "F T", "two-steps"): (
+            "The state's cotangent is carried back without the decay."
+        ),
+        ("a-overwritten", "A B", "typical"): (
+            "The gradient of a, which all steps share, is overwritten by every step."
+        ),
+        ("b-last-feature", "B A", "typical"): (
+            "The gradient of b, which all features share, comes from the last feature alone."
+        ),
+        ("d-averaged", "R", "typical"): (
+            "The gradient of d is a mean over the steps.",
+            {"dialects": WITH_SKIP},
+        ),
+        ("d-last-row", "B A", "batched"): (
+            "The gradient of d comes from the last row of the batch alone.",
+            {"dialects": WITH_SKIP},
+        ),
+        ("skip-term", "T", "one-step"): ("The gradient of x lacks d ct.", {"dialects": WITH_SKIP}),
+        ("step-by-gain", "T", "typical"): (
+            "The step's gradient leaves out that it sets the decay."
+        ),
+        ("step-by-decay", "T", "one-step"): ("The step's gradient leaves out that it scales b x."),
+        ("softplus-slope", "D F", "short-steps"): (
+            "The gradient is that of softplus(delta), not of delta.",
+            {"dialects": ("softplus",)},
+        ),
+        ("padding-decays", "W T F", "typical"): (
+            "Steps that pad the last block decay the state's cotangent: softplus(0) is not 0.",
+            {
+                "dialects": ("softplus",),
+                "modelled_on": "mamba issue 368, selective_scan_bwd_kernel.cuh",
+            },
+        ),
+        ("block-lost", "W T", "chunk-and-one"): (
+            "The state's cotangent does not pass from one block of 8 steps to the one before."
+        ),
+        ("states-alias", "X V", "typical"): (
+            "All saved states are one buffer, which holds the last."
+        ),
+        ("adjoint-not-cleared", "A", "one-step"): (
+            "The state's cotangent starts from where the previous call left it.",
+            {"make": lambda: selective_scan_with("adjoint-not-cleared", [])},
+        ),
+        ("h-missing", "G", "zero-state"): (
+            "The given state gets no gradient.",
+            mutate.output(SCAN, -1, mutate.zeros),
+            {"dialects": ("stateful", "softplus", "exact-hold")},
+        ),
+        ("b-c-swapped", "G", "typical"): (
+            "The gradients of b and c are in each other's place.",
+            mutate.swapped(SCAN, 3, 4),
+        ),
+        ("hold-by-a", "T", "typical"): (
+            "The gradient of a leaves out that a scales the input too.",
+            {"dialects": ("exact-hold",)},
+        ),
+        ("hold-ignored", "P", "one-step"): (
+            "The backward takes the simple gain, whatever forward took.",
+            mutate.attribute(SCAN, exact_hold=False),
+            {"dialects": ("exact-hold",)},
+        ),
+    },
+    faulty=selective_scan_with,
 )
 
 # ── wkv ──────────────────────────────────────────────────────────────────────────────────────
@@ -387,147 +297,82 @@ def wkv_unshifted_vjp(xp, ct, w, u, k, v, num=None, den=None, *, raw=False):
     return gradients if num is None else (*gradients, xp.reduce_to(da, num), xp.reduce_to(db, den))
 
 
-_wkv_mutant = _mutants_of("wkv", wkv_with)
-WKV = (
-    _wkv_mutant(
-        "bonus-dropped",
-        "T",
-        "two-steps",
-        "The step's own value and key get no gradient through the bonus.",
-    ),
-    Mutant(
-        op="wkv",
-        name="u-missing",
-        label="G",
-        killer="two-steps",
-        says="The bonus u gets no gradient.",
-        vjp=mutate.output(recurrent.wkv_vjp, 1, mutate.zeros),
-    ),
-    _wkv_mutant(
-        "u-overwritten",
-        "A",
-        "typical",
-        "The gradient of u, which all steps share, is overwritten by every step.",
-        also=("B",),
-    ),
-    _wkv_mutant(
-        "u-ignored",
-        "V",
-        "large-bonus",
-        "The backward reads a bonus of 0.",
-        vjp=mutate.primal(recurrent.wkv_vjp, 1, lambda xp, w, u, *rest, **attrs: xp.zeros_like(u)),
-    ),
-    _wkv_mutant(
-        "denominator-constant",
-        "T",
-        "typical",
-        "The bonus's gradient treats the denominator as a constant.",
-    ),
-    _wkv_mutant(
-        "numerator-only",
-        "T",
-        "typical",
-        "What a key adds to later denominators is left out of its gradient.",
-    ),
-    _wkv_mutant(
-        "decayed-before-read",
-        "I",
-        "typical",
-        "The past decays before it is read, one step too early.",
-        also=("V",),
-    ),
-    _wkv_mutant(
-        "late-state",
-        "V",
-        "typical",
-        "The decay's gradient reads the state after the step, which has decayed already.",
-        also=("I",),
-    ),
-    _wkv_mutant(
-        "stale-output",
-        "V",
-        "typical",
-        "The output of the step before stands for the saved one.",
-        also=("I",),
-    ),
-    _wkv_mutant(
-        "not-carried",
-        "T",
-        "three-steps",
-        "The state's cotangent is not carried back beyond one step.",
-    ),
-    _wkv_mutant(
-        "no-decay",
-        "F",
-        "three-steps",
-        "The state's cotangent is carried back without the decay.",
-        also=("T",),
-    ),
-    _wkv_mutant(
-        "w-last-row",
-        "B",
-        "batched",
-        "The gradient of w comes from the last row of the batch alone.",
-        also=("A",),
-    ),
-    _wkv_mutant(
-        "chain-missing",
-        "D",
-        "typical",
-        "The gradient is that of the kernel's rate: the chain factor -exp(w) is missing.",
-        also=("F",),
-        dialects=("rwkv-4", "stateful"),
-    ),
-    _wkv_mutant(
-        "chain-everywhere",
-        "F",
-        "typical",
-        "The chain factor of the parameter is applied where w comes as the rate itself, and "
-        "left out where it does not.",
-        also=("D",),
-        dialects=("kernel",),
-    ),
-    _wkv_mutant(
-        "unshifted",
-        "O",
-        "loud-first",
-        "exp(k) without the running maximum taken out: it overflows in float32.",
-        also=("N",),
-        dtype="float32",
-        dialects=("rwkv-4", "kernel"),
-        vjp=wkv_unshifted_vjp,
-    ),
-    _wkv_mutant(
-        "block-lost",
-        "W",
-        "chunk-and-one",
-        "The state's cotangent does not pass from one block of 8 steps to the one before.",
-        also=("T",),
-    ),
-    _wkv_mutant(
-        "state-exponent",
-        "F",
-        "typical",
-        "The given state's gradient is left over its running exponent.",
-        also=("D",),
-        dialects=("stateful",),
-    ),
-    _wkv_mutant(
-        "state-missing",
-        "G",
-        "state-of-zero",
-        "The given state gets no gradient.",
-        modelled_on="transformers pull request 23774: RwkvLinearAttention drops it",
-        dialects=("stateful",),
-        vjp=mutate.output(mutate.output(recurrent.wkv_vjp, -1, mutate.zeros), -2, mutate.zeros),
-    ),
-    _wkv_mutant(
-        "k-v-swapped",
-        "G",
-        "typical",
-        "The gradients of k and v are in each other's place.",
-        vjp=mutate.swapped(recurrent.wkv_vjp, 2, 3),
-    ),
+MUTANTS += mutant_table(
+    "wkv",
+    {
+        ("bonus-dropped", "T", "two-steps"): (
+            "The step's own value and key get no gradient through the bonus."
+        ),
+        ("u-missing", "G", "two-steps"): (
+            "The bonus u gets no gradient.",
+            mutate.output(recurrent.wkv_vjp, 1, mutate.zeros),
+        ),
+        ("u-overwritten", "A B", "typical"): (
+            "The gradient of u, which all steps share, is overwritten by every step."
+        ),
+        ("u-ignored", "V", "large-bonus"): (
+            "The backward reads a bonus of 0.",
+            mutate.primal(recurrent.wkv_vjp, 1, lambda xp, w, u, *rest, **attrs: xp.zeros_like(u)),
+        ),
+        ("denominator-constant", "T", "typical"): (
+            "The bonus's gradient treats the denominator as a constant."
+        ),
+        ("numerator-only", "T", "typical"): (
+            "What a key adds to later denominators is left out of its gradient."
+        ),
+        ("decayed-before-read", "I V", "typical"): (
+            "The past decays before it is read, one step too early."
+        ),
+        ("late-state", "V I", "typical"): (
+            "The decay's gradient reads the state after the step, which has decayed already."
+        ),
+        ("stale-output", "V I", "typical"): (
+            "The output of the step before stands for the saved one."
+        ),
+        ("not-carried", "T", "three-steps"): (
+            "The state's cotangent is not carried back beyond one step."
+        ),
+        ("no-decay", "F T", "three-steps"): (
+            "The state's cotangent is carried back without the decay."
+        ),
+        ("w-last-row", "B A", "batched"): (
+            "The gradient of w comes from the last row of the batch alone."
+        ),
+        ("chain-missing", "D F", "typical"): (
+            "The gradient is that of the kernel's rate: the chain factor -exp(w) is missing.",
+            {"dialects": ("rwkv-4", "stateful")},
+        ),
+        ("chain-everywhere", "F D", "typical"): (
+            "The chain factor of the parameter is applied where w comes as the rate itself, and "
+            "left out where it does not.",
+            {"dialects": ("kernel",)},
+        ),
+        ("unshifted", "O N", "loud-first"): (
+            "exp(k) without the running maximum taken out: it overflows in float32.",
+            wkv_unshifted_vjp,
+            {"dtype": "float32", "dialects": ("rwkv-4", "kernel")},
+        ),
+        ("block-lost", "W T", "chunk-and-one"): (
+            "The state's cotangent does not pass from one block of 8 steps to the one before."
+        ),
+        ("state-exponent", "F D", "typical"): (
+            "The given state's gradient is left over its running exponent.",
+            {"dialects": ("stateful",)},
+        ),
+        ("state-missing", "G", "state-of-zero"): (
+            "The given state gets no gradient.",
+            mutate.output(mutate.output(recurrent.wkv_vjp, -1, mutate.zeros), -2, mutate.zeros),
+            {
+                "modelled_on": "transformers pull request 23774: RwkvLinearAttention drops it",
+                "dialects": ("stateful",),
+            },
+        ),
+        ("k-v-swapped", "G", "typical"): (
+            "The gradients of k and v are in each other's place.",
+            mutate.swapped(recurrent.wkv_vjp, 2, 3),
+        ),
+    },
+    faulty=wkv_with,
 )
 
 # ── wkv6 ─────────────────────────────────────────────────────────────────────────────────────
@@ -585,125 +430,63 @@ def wkv6_with(fault: str) -> Vjp:
     return vjp
 
 
-_wkv6_mutant = _mutants_of("wkv6", wkv6_with)
-WKV6 = (
-    _wkv6_mutant(
-        "bonus-of-one",
-        "T",
-        "one-step",
-        "The gradients of r and k take the bonus u for 1.",
-        also=("F",),
-    ),
-    _wkv6_mutant("bonus-not-to-k", "T", "one-step", "The key gets no gradient through the bonus."),
-    _wkv6_mutant(
-        "bonus-not-to-v", "T", "one-step", "The value gets no gradient through the bonus."
-    ),
-    _wkv6_mutant(
-        "u-overwritten",
-        "A",
-        "typical",
-        "The gradient of u, which all steps share, is overwritten by every step.",
-        also=("B",),
-    ),
-    _wkv6_mutant(
-        "u-last-row",
-        "B",
-        "batched",
-        "The gradient of u comes from the last row of the batch alone.",
-        also=("A",),
-    ),
-    _wkv6_mutant(
-        "late-read",
-        "I",
-        "one-step",
-        "The gradient of r reads the state after the write.",
-        also=("V",),
-    ),
-    _wkv6_mutant(
-        "early-write",
-        "I",
-        "one-step",
-        "A step's key, value and decay see the cotangent of its own reading.",
-        also=("T",),
-    ),
-    _wkv6_mutant(
-        "decayed-too",
-        "I",
-        "two-steps",
-        "The cotangent of a step's reading decays with the state that the step leaves.",
-        also=("T", "F"),
-    ),
-    _wkv6_mutant(
-        "late-state",
-        "V",
-        "typical",
-        "The decay's gradient reads the state after the step.",
-        also=("I",),
-    ),
-    _wkv6_mutant(
-        "decay-itself",
-        "D",
-        "typical",
-        "The gradient is that of the decay, not of its exponent.",
-        also=("F",),
-    ),
-    _wkv6_mutant(
-        "chain-missing",
-        "D",
-        "typical",
-        "The gradient is that of the log decay: the chain factor -exp(w) is missing.",
-        also=("F",),
-        dialects=("stateful", "rwkv-6"),
-    ),
-    _wkv6_mutant(
-        "one-decay",
-        "I",
-        "forgetting",
-        "The backward decays all features as the first.",
-        also=("V",),
-        dialects=("stateful", "rwkv-6"),
-    ),
-    _wkv6_mutant(
-        "not-carried", "T", "typical", "The state's cotangent is not carried back beyond one step."
-    ),
-    _wkv6_mutant(
-        "last-state-ignored",
-        "U",
-        "one-step",
-        "The cotangent of the last state is ignored.",
-        also=("T",),
-        vjp=_last_state_ignored(recurrent.wkv6_vjp),
-    ),
-    _wkv6_mutant(
-        "state-missing",
-        "G",
-        "state-of-zero",
-        "The given state gets no gradient.",
-        dialects=("stateful", "log-decay"),
-        vjp=mutate.output(recurrent.wkv6_vjp, 5, mutate.zeros),
-    ),
-    _wkv6_mutant(
-        "state-relaid",
-        "L",
-        "typical",
-        "The gradient of the given state is written as [e, d].",
-        dialects=("stateful", "log-decay"),
-        vjp=mutate.output(recurrent.wkv6_vjp, 5, mutate.relaid),
-    ),
-    _wkv6_mutant(
-        "r-k-swapped",
-        "G",
-        "typical",
-        "The gradients of r and k are in each other's place.",
-        vjp=mutate.swapped(recurrent.wkv6_vjp, 0, 1),
-    ),
-    _wkv6_mutant(
-        "block-lost",
-        "W",
-        "chunk-and-one",
-        "The state's cotangent does not pass from one block of 8 steps to the one before.",
-        also=("T",),
-    ),
+MUTANTS += mutant_table(
+    "wkv6",
+    {
+        ("bonus-of-one", "T F", "one-step"): ("The gradients of r and k take the bonus u for 1."),
+        ("bonus-not-to-k", "T", "one-step"): ("The key gets no gradient through the bonus."),
+        ("bonus-not-to-v", "T", "one-step"): ("The value gets no gradient through the bonus."),
+        ("u-overwritten", "A B", "typical"): (
+            "The gradient of u, which all steps share, is overwritten by every step."
+        ),
+        ("u-last-row", "B A", "batched"): (
+            "The gradient of u comes from the last row of the batch alone."
+        ),
+        ("late-read", "I V", "one-step"): ("The gradient of r reads the state after the write."),
+        ("early-write", "I T", "one-step"): (
+            "A step's key, value and decay see the cotangent of its own reading."
+        ),
+        ("decayed-too", "I T F", "two-steps"): (
+            "The cotangent of a step's reading decays with the state that the step leaves."
+        ),
+        ("late-state", "V I", "typical"): ("The decay's gradient reads the state after the step."),
+        ("decay-itself", "D F", "typical"): (
+            "The gradient is that of the decay, not of its exponent."
+        ),
+        ("chain-missing", "D F", "typical"): (
+            "The gradient is that of the log decay: the chain factor -exp(w) is missing.",
+            {"dialects": ("stateful", "rwkv-6")},
+        ),
+        ("one-decay", "I V", "forgetting"): (
+            "The backward decays all features as the first.",
+            {"dialects": ("stateful", "rwkv-6")},
+        ),
+        ("not-carried", "T", "typical"): (
+            "The state's cotangent is not carried back beyond one step."
+        ),
+        ("last-state-ignored", "U T", "one-step"): (
+            "The cotangent of the last state is ignored.",
+            _last_state_ignored(recurrent.wkv6_vjp),
+        ),
+        ("state-missing", "G", "state-of-zero"): (
+            "The given state gets no gradient.",
+            mutate.output(recurrent.wkv6_vjp, 5, mutate.zeros),
+            {"dialects": ("stateful", "log-decay")},
+        ),
+        ("state-relaid", "L", "typical"): (
+            "The gradient of the given state is written as [e, d].",
+            mutate.output(recurrent.wkv6_vjp, 5, mutate.relaid),
+            {"dialects": ("stateful", "log-decay")},
+        ),
+        ("r-k-swapped", "G", "typical"): (
+            "The gradients of r and k are in each other's place.",
+            mutate.swapped(recurrent.wkv6_vjp, 0, 1),
+        ),
+        ("block-lost", "W T", "chunk-and-one"): (
+            "The state's cotangent does not pass from one block of 8 steps to the one before."
+        ),
+    },
+    faulty=wkv6_with,
 )
 
 # ── linear_attention ─────────────────────────────────────────────────────────────────────────
@@ -778,153 +561,99 @@ def linear_attention_with(fault: str, carried: list[Any] | None = None) -> Vjp:
     return vjp
 
 
-_attention_mutant = _mutants_of("linear_attention", linear_attention_with)
 ATTENTION = recurrent.linear_attention_vjp
 NORMALISED = ("stateful", "elu")
 GIVEN = ("stateful", "identity", "retention")
 
-LINEAR_ATTENTION = (
-    _attention_mutant(
-        "not-carried", "T", "two-steps", "The state's cotangent is not carried back at all."
-    ),
-    _attention_mutant(
-        "last-state-ignored",
-        "U",
-        "one-step",
-        "The cotangent of the last state is ignored.",
-        also=("T",),
-        vjp=_last_state_ignored(ATTENTION),
-    ),
-    _attention_mutant(
-        "normaliser-constant",
-        "T",
-        "typical",
-        "The normaliser is treated as a constant.",
-        dialects=NORMALISED,
-    ),
-    _attention_mutant(
-        "normaliser-of-q-only",
-        "T",
-        "typical",
-        "The normaliser's gradient reaches q but not the keys.",
-        dialects=NORMALISED,
-    ),
-    _attention_mutant(
-        "normaliser-sign",
-        "S",
-        "typical",
-        "The normaliser's gradient has the wrong sign.",
-        dialects=NORMALISED,
-    ),
-    _attention_mutant(
-        "eps-left-out", "E", "eps", "The backward divides without eps.", dialects=NORMALISED
-    ),
-    _attention_mutant(
-        "itself-hidden",
-        "I",
-        "one-step",
-        "A step's own key and value get no gradient from its own query.",
-        also=("T",),
-    ),
-    _attention_mutant(
-        "early-state",
-        "I",
-        "typical",
-        "The gradient of q reads the state before the step's own write.",
-        also=("V",),
-    ),
-    _attention_mutant(
-        "slope-one",
-        "D",
-        "tails",
-        "The slope of elu + 1 is taken for 1.",
-        also=("F",),
-        dialects=NORMALISED,
-    ),
-    _attention_mutant(
-        "slope-exp",
-        "D",
-        "typical",
-        "The slope of elu + 1 is taken for exp(x) on both sides of 0.",
-        dialects=NORMALISED,
-    ),
-    _attention_mutant(
-        "decay-default",
-        "P",
-        "decay",
-        "The backward takes the decay's default.",
-        vjp=mutate.attribute(ATTENTION, decay=1.0),
-    ),
-    _attention_mutant(
-        "no-decay",
-        "F",
-        "decay",
-        "The state's cotangent is carried back without the decay.",
-        also=("T",),
-    ),
-    _attention_mutant(
-        "decay-twice", "F", "decay", "The state's cotangent decays twice per step.", also=("T",)
-    ),
-    _attention_mutant(
-        "decay-first",
-        "I",
-        "decay",
-        "The state's cotangent decays before the step's own keys and values read it.",
-        also=("T", "F"),
-    ),
-    _attention_mutant(
-        "scale-missing",
-        "F",
-        "one-step",
-        "The gradient of q lacks 1/sqrt(d).",
-        dialects=("identity", "retention"),
-    ),
-    _attention_mutant(
-        "block-lost",
-        "W",
-        "chunk-and-one",
-        "The state's cotangent does not pass from one block of 8 steps to the one before.",
-        also=("T",),
-    ),
-    _attention_mutant(
-        "one-row-for-all",
-        "I",
-        "batched",
-        "Every row of the batch reads the cotangent of the first.",
-        also=("U",),
-        vjp=_first_of_batch(ATTENTION),
-    ),
-    _attention_mutant(
-        "state-relaid",
-        "L",
-        "typical",
-        "The gradient of the given state is written as [e, d].",
-        dialects=GIVEN,
-        vjp=mutate.output(ATTENTION, 3, mutate.relaid),
-    ),
-    _attention_mutant(
-        "state-missing",
-        "G",
-        "state-of-zero",
-        "The given state gets no gradient.",
-        dialects=("stateful",),
-        vjp=mutate.output(ATTENTION, 3, mutate.zeros),
-    ),
-    _attention_mutant(
-        "z-missing",
-        "G",
-        "typical",
-        "The given normaliser gets no gradient.",
-        dialects=("stateful",),
-        vjp=mutate.output(ATTENTION, 4, mutate.zeros),
-    ),
-    _attention_mutant(
-        "adjoint-not-cleared",
-        "A",
-        "one-step",
-        "The state's cotangent starts from where the previous call left it.",
-        make=lambda: linear_attention_with("adjoint-not-cleared", []),
-    ),
+
+def _first_of_batch(vjp: Vjp) -> Vjp:
+    """The cotangent of y of the first row of the batch stands for all."""
+
+    def change(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
+        return (xp.broadcast_to(ct[0][:1], ct[0].shape), ct[1]) if ct[0].ndim > 2 else ct
+
+    return mutate.cotangent(vjp, change)
+
+
+MUTANTS += mutant_table(
+    "linear_attention",
+    {
+        ("not-carried", "T", "two-steps"): ("The state's cotangent is not carried back at all."),
+        ("last-state-ignored", "U T", "one-step"): (
+            "The cotangent of the last state is ignored.",
+            _last_state_ignored(ATTENTION),
+        ),
+        ("normaliser-constant", "T", "typical"): (
+            "The normaliser is treated as a constant.",
+            {"dialects": NORMALISED},
+        ),
+        ("normaliser-of-q-only", "T", "typical"): (
+            "The normaliser's gradient reaches q but not the keys.",
+            {"dialects": NORMALISED},
+        ),
+        ("normaliser-sign", "S", "typical"): (
+            "The normaliser's gradient has the wrong sign.",
+            {"dialects": NORMALISED},
+        ),
+        ("eps-left-out", "E", "eps"): (
+            "The backward divides without eps.",
+            {"dialects": NORMALISED},
+        ),
+        ("itself-hidden", "I T", "one-step"): (
+            "A step's own key and value get no gradient from its own query."
+        ),
+        ("early-state", "I V", "typical"): (
+            "The gradient of q reads the state before the step's own write."
+        ),
+        ("slope-one", "D F", "tails"): (
+            "The slope of elu + 1 is taken for 1.",
+            {"dialects": NORMALISED},
+        ),
+        ("slope-exp", "D", "typical"): (
+            "The slope of elu + 1 is taken for exp(x) on both sides of 0.",
+            {"dialects": NORMALISED},
+        ),
+        ("decay-default", "P", "decay"): (
+            "The backward takes the decay's default.",
+            mutate.attribute(ATTENTION, decay=1.0),
+        ),
+        ("no-decay", "F T", "decay"): ("The state's cotangent is carried back without the decay."),
+        ("decay-twice", "F T", "decay"): ("The state's cotangent decays twice per step."),
+        ("decay-first", "I T F", "decay"): (
+            "The state's cotangent decays before the step's own keys and values read it."
+        ),
+        ("scale-missing", "F", "one-step"): (
+            "The gradient of q lacks 1/sqrt(d).",
+            {"dialects": ("identity", "retention")},
+        ),
+        ("block-lost", "W T", "chunk-and-one"): (
+            "The state's cotangent does not pass from one block of 8 steps to the one before."
+        ),
+        ("one-row-for-all", "I U", "batched"): (
+            "Every row of the batch reads the cotangent of the first.",
+            _first_of_batch(ATTENTION),
+        ),
+        ("state-relaid", "L", "typical"): (
+            "The gradient of the given state is written as [e, d].",
+            mutate.output(ATTENTION, 3, mutate.relaid),
+            {"dialects": GIVEN},
+        ),
+        ("state-missing", "G", "state-of-zero"): (
+            "The given state gets no gradient.",
+            mutate.output(ATTENTION, 3, mutate.zeros),
+            {"dialects": ("stateful",)},
+        ),
+        ("z-missing", "G", "typical"): (
+            "The given normaliser gets no gradient.",
+            mutate.output(ATTENTION, 4, mutate.zeros),
+            {"dialects": ("stateful",)},
+        ),
+        ("adjoint-not-cleared", "A", "one-step"): (
+            "The state's cotangent starts from where the previous call left it.",
+            {"make": lambda: linear_attention_with("adjoint-not-cleared", [])},
+        ),
+    },
+    faulty=linear_attention_with,
 )
 
 # ── gated_delta_rule ─────────────────────────────────────────────────────────────────────────
@@ -1040,167 +769,103 @@ def _gate_of_first_row(xp: Any, *primals: Any, **attrs: Any) -> Any:
     return xp.broadcast_to(g[:1], g.shape) if g.ndim > 1 else g
 
 
-_delta_mutant = _mutants_of("gated_delta_rule", gated_delta_rule_with)
 DELTA = recurrent.gated_delta_rule_vjp
 GATED = ("stateful", "stateless", "normalised")
 
-GATED_DELTA_RULE = (
-    _delta_mutant(
-        "error-not-read",
-        "T",
-        "two-steps",
-        "The state's cotangent leaves out that the error reads the state.",
-    ),
-    _delta_mutant(
-        "key-write-only", "T", "typical", "The key's gradient leaves out the reading of the state."
-    ),
-    _delta_mutant("key-read-only", "T", "one-step", "The key's gradient leaves out the writing."),
-    _delta_mutant(
-        "key-read-sign",
-        "S",
-        "typical",
-        "What the key reads is added to its gradient instead of subtracted.",
-    ),
-    _delta_mutant(
-        "beta-by-value",
-        "V",
-        "same-key",
-        "The gradient of beta reads the value, not the error that is written.",
-        also=("T",),
-    ),
-    _delta_mutant("v-without-beta", "F", "one-step", "The gradient of v lacks beta.", also=("D",)),
-    _delta_mutant(
-        "error-before-decay",
-        "D",
-        "typical",
-        "The backward of another recurrence: the error is read before the decay.",
-        modelled_on="flash-linear-attention issue 885, the form taken for the paper's",
-        dialects=("stateful", "stateless"),
-        vjp=error_before_decay_vjp,
-    ),
-    _delta_mutant(
-        "g-as-decay",
-        "D",
-        "typical",
-        "The gradient is that of the decay, not of its logarithm g.",
-        also=("F",),
-        dialects=GATED,
-    ),
-    _delta_mutant(
-        "g-late-state",
-        "V",
-        "typical",
-        "The gate's gradient reads the state after the write.",
-        also=("I",),
-        dialects=GATED,
-    ),
-    _delta_mutant(
-        "g-before-read",
-        "T",
-        "typical",
-        "The gate's gradient leaves out that the error reads the decayed state.",
-        dialects=GATED,
-    ),
-    _delta_mutant(
-        "next-decay",
-        "I",
-        "two-steps",
-        "The state's cotangent is carried back by the decay of the step before.",
-        also=("V",),
-        dialects=GATED,
-    ),
-    _delta_mutant(
-        "no-decay",
-        "F",
-        "two-steps",
-        "The state's cotangent is carried back without the decay.",
-        also=("T",),
-        dialects=GATED,
-    ),
-    _delta_mutant(
-        "not-carried", "T", "two-steps", "The state's cotangent is not carried back at all."
-    ),
-    _delta_mutant(
-        "early-state",
-        "I",
-        "one-step",
-        "The gradient of q reads the state before the write.",
-        also=("V",),
-    ),
-    _delta_mutant(
-        "last-state-ignored",
-        "U",
-        "one-step",
-        "The cotangent of the last state is ignored.",
-        also=("T",),
-        vjp=_last_state_ignored(DELTA),
-    ),
-    _delta_mutant(
-        "state-missing",
-        "G",
-        "state-of-zero",
-        "The given state gets no gradient.",
-        dialects=("stateful", "normalised"),
-        vjp=mutate.output(DELTA, 5, mutate.zeros),
-    ),
-    _delta_mutant(
-        "state-relaid",
-        "L",
-        "typical",
-        "The gradient of the given state is written as [e, d].",
-        dialects=("stateful", "normalised"),
-        vjp=mutate.output(DELTA, 5, mutate.relaid),
-    ),
-    _delta_mutant(
-        "beta-clamped",
-        "D",
-        "full-write",
-        "The backward clamps beta to 1.",
-        also=("V",),
-        vjp=mutate.primal(
-            DELTA, 3, lambda xp, q, k, v, beta, *rest, **attrs: xp.minimum(beta, 1.0)
+
+MUTANTS += mutant_table(
+    "gated_delta_rule",
+    {
+        ("error-not-read", "T", "two-steps"): (
+            "The state's cotangent leaves out that the error reads the state."
         ),
-    ),
-    _delta_mutant(
-        "gate-of-first-row",
-        "I",
-        "batched",
-        "The gates lack the offset of their row: all rows of the batch read the first's.",
-        also=("V",),
-        modelled_on="flash-linear-attention issue 1115, pre_process_bwd_kernel_merged",
-        dialects=GATED,
-        vjp=mutate.primal(DELTA, 4, _gate_of_first_row),
-    ),
-    _delta_mutant(
-        "length-constant",
-        "T",
-        "typical",
-        "The lengths of q and k are treated as constants.",
-        dialects=("normalised",),
-    ),
-    _delta_mutant(
-        "eps-default",
-        "E",
-        "short-keys",
-        "The backward divides by lengths with the default eps.",
-        also=("P",),
-        dialects=("normalised",),
-        vjp=mutate.attribute(DELTA, eps=1e-6),
-    ),
-    _delta_mutant(
-        "scale-default",
-        "P",
-        "unscaled",
-        "The backward scales q by 1/sqrt(d), whatever forward did.",
-        vjp=mutate.attribute(DELTA, scaled=True),
-    ),
-    _delta_mutant(
-        "block-lost",
-        "W",
-        "chunk-and-one",
-        "The state's cotangent does not pass from one block of 8 steps to the one before.",
-        also=("T",),
-    ),
+        ("key-write-only", "T", "typical"): (
+            "The key's gradient leaves out the reading of the state."
+        ),
+        ("key-read-only", "T", "one-step"): ("The key's gradient leaves out the writing."),
+        ("key-read-sign", "S", "typical"): (
+            "What the key reads is added to its gradient instead of subtracted."
+        ),
+        ("beta-by-value", "V T", "same-key"): (
+            "The gradient of beta reads the value, not the error that is written."
+        ),
+        ("v-without-beta", "F D", "one-step"): ("The gradient of v lacks beta."),
+        ("error-before-decay", "D", "typical"): (
+            "The backward of another recurrence: the error is read before the decay.",
+            error_before_decay_vjp,
+            {
+                "modelled_on": "flash-linear-attention issue 885, the form taken for the paper's",
+                "dialects": ("stateful", "stateless"),
+            },
+        ),
+        ("g-as-decay", "D F", "typical"): (
+            "The gradient is that of the decay, not of its logarithm g.",
+            {"dialects": GATED},
+        ),
+        ("g-late-state", "V I", "typical"): (
+            "The gate's gradient reads the state after the write.",
+            {"dialects": GATED},
+        ),
+        ("g-before-read", "T", "typical"): (
+            "The gate's gradient leaves out that the error reads the decayed state.",
+            {"dialects": GATED},
+        ),
+        ("next-decay", "I V", "two-steps"): (
+            "The state's cotangent is carried back by the decay of the step before.",
+            {"dialects": GATED},
+        ),
+        ("no-decay", "F T", "two-steps"): (
+            "The state's cotangent is carried back without the decay.",
+            {"dialects": GATED},
+        ),
+        ("not-carried", "T", "two-steps"): ("The state's cotangent is not carried back at all."),
+        ("early-state", "I V", "one-step"): ("The gradient of q reads the state before the write."),
+        ("last-state-ignored", "U T", "one-step"): (
+            "The cotangent of the last state is ignored.",
+            _last_state_ignored(DELTA),
+        ),
+        ("state-missing", "G", "state-of-zero"): (
+            "The given state gets no gradient.",
+            mutate.output(DELTA, 5, mutate.zeros),
+            {"dialects": ("stateful", "normalised")},
+        ),
+        ("state-relaid", "L", "typical"): (
+            "The gradient of the given state is written as [e, d].",
+            mutate.output(DELTA, 5, mutate.relaid),
+            {"dialects": ("stateful", "normalised")},
+        ),
+        ("beta-clamped", "D V", "full-write"): (
+            "The backward clamps beta to 1.",
+            mutate.primal(
+                DELTA, 3, lambda xp, q, k, v, beta, *rest, **attrs: xp.minimum(beta, 1.0)
+            ),
+        ),
+        ("gate-of-first-row", "I V", "batched"): (
+            "The gates lack the offset of their row: all rows of the batch read the first's.",
+            mutate.primal(DELTA, 4, _gate_of_first_row),
+            {
+                "modelled_on": "flash-linear-attention issue 1115, pre_process_bwd_kernel_merged",
+                "dialects": GATED,
+            },
+        ),
+        ("length-constant", "T", "typical"): (
+            "The lengths of q and k are treated as constants.",
+            {"dialects": ("normalised",)},
+        ),
+        ("eps-default", "E P", "short-keys"): (
+            "The backward divides by lengths with the default eps.",
+            mutate.attribute(DELTA, eps=1e-6),
+            {"dialects": ("normalised",)},
+        ),
+        ("scale-default", "P", "unscaled"): (
+            "The backward scales q by 1/sqrt(d), whatever forward did.",
+            mutate.attribute(DELTA, scaled=True),
+        ),
+        ("block-lost", "W T", "chunk-and-one"): (
+            "The state's cotangent does not pass from one block of 8 steps to the one before."
+        ),
+    },
+    faulty=gated_delta_rule_with,
 )
 
 # ── lstm_cell ────────────────────────────────────────────────────────────────────────────────
@@ -1256,126 +921,73 @@ def lstm_cell_with(fault: str) -> Vjp:
     return vjp
 
 
-_lstm_mutant = _mutants_of("lstm_cell", lstm_cell_with)
 LSTM = recurrent.lstm_cell_vjp
 
-LSTM_CELL = (
-    _lstm_mutant(
-        "slope-of-value",
-        "D",
-        "typical",
-        "The slope of the gates is taken at their values, not at the sums before them.",
-        also=("V",),
-    ),
-    _lstm_mutant(
-        "tanh-slope-of-cell",
-        "V",
-        "large-cell",
-        "The slope of tanh(c') is 1 - c'^2: the cell in place of its tanh.",
-        also=("D",),
-    ),
-    _lstm_mutant(
-        "candidate-as-sigmoid", "D", "typical", "The candidate gets the slope of a sigmoid."
-    ),
-    _lstm_mutant(
-        "cell-ignored",
-        "U",
-        "one-row",
-        "The cotangent of the new cell is ignored.",
-        also=("T",),
-        vjp=_last_state_ignored(LSTM),
-    ),
-    _lstm_mutant(
-        "hidden-not-into-cell",
-        "T",
-        "one-row",
-        "The cotangent of h' reaches the output gate alone, not the cell.",
-    ),
-    _lstm_mutant(
-        "output-gate-missing",
-        "F",
-        "one-row",
-        "The cotangent of the cell through h' lacks the output gate.",
-        also=("T",),
-    ),
-    _lstm_mutant(
-        "new-cell", "V", "typical", "The forget gate's gradient reads the new cell, not the old."
-    ),
-    _lstm_mutant(
-        "output-by-cell",
-        "V",
-        "large-cell",
-        "The output gate's gradient reads the cell, not its tanh.",
-        also=("D",),
-    ),
-    _lstm_mutant(
-        "forget-missing",
-        "F",
-        "one-row",
-        "The old cell's gradient lacks the forget gate.",
-        also=("D",),
-    ),
-    _lstm_mutant(
-        "tail-cut", "D", "large-cell", "The cell's gradient is cut off where tanh is nearly flat."
-    ),
-    _lstm_mutant(
-        "i-f-exchanged",
-        "L",
-        "typical",
-        "The rows of the input and forget gates are exchanged in the packed gradient.",
-        also=("I",),
-    ),
-    _lstm_mutant(
-        "order-default",
-        "P",
-        "order",
-        "The backward packs the gates in the default order.",
-        vjp=mutate.attribute(LSTM, order="ifgo"),
-    ),
-    _lstm_mutant(
-        "forget-bias-ignored",
-        "P",
-        "forget-bias",
-        "The backward leaves out the offset of the forget gate.",
-        vjp=mutate.attribute(LSTM, forget_bias=0.0),
-    ),
-    _lstm_mutant(
-        "h-missing",
-        "G",
-        "zero-state",
-        "The gradient of h through the recurrent weights is zero.",
-        modelled_on="AiDotNet, HipLstmKernels.cs: dH = 0 after every step",
-        vjp=mutate.output(LSTM, 1, mutate.zeros),
-    ),
-    _lstm_mutant(
-        "weights-overwritten",
-        "A",
-        "typical",
-        "The gradients of the weights are overwritten by every row of the batch.",
-        also=("B",),
-    ),
-    _lstm_mutant(
-        "bias-averaged",
-        "R",
-        "typical",
-        "The biases' gradients are means over the batch.",
-        dialects=("pytorch", "keras", "tensorflow-1", "onnx"),
-    ),
-    _lstm_mutant(
-        "b-hh-missing",
-        "G",
-        "single",
-        "The second bias gets no gradient.",
-        dialects=("pytorch", "onnx"),
-        vjp=mutate.output(LSTM, 6, mutate.zeros),
-    ),
-    _lstm_mutant(
-        "weight-relaid",
-        "L",
-        "typical",
-        "The gradient of w_ih is written as [d, g].",
-        vjp=mutate.output(LSTM, 3, mutate.relaid),
-    ),
+
+MUTANTS += mutant_table(
+    "lstm_cell",
+    {
+        ("slope-of-value", "D V", "typical"): (
+            "The slope of the gates is taken at their values, not at the sums before them."
+        ),
+        ("tanh-slope-of-cell", "V D", "large-cell"): (
+            "The slope of tanh(c') is 1 - c'^2: the cell in place of its tanh."
+        ),
+        ("candidate-as-sigmoid", "D", "typical"): ("The candidate gets the slope of a sigmoid."),
+        ("cell-ignored", "U T", "one-row"): (
+            "The cotangent of the new cell is ignored.",
+            _last_state_ignored(LSTM),
+        ),
+        ("hidden-not-into-cell", "T", "one-row"): (
+            "The cotangent of h' reaches the output gate alone, not the cell."
+        ),
+        ("output-gate-missing", "F T", "one-row"): (
+            "The cotangent of the cell through h' lacks the output gate."
+        ),
+        ("new-cell", "V", "typical"): (
+            "The forget gate's gradient reads the new cell, not the old."
+        ),
+        ("output-by-cell", "V D", "large-cell"): (
+            "The output gate's gradient reads the cell, not its tanh."
+        ),
+        ("forget-missing", "F D", "one-row"): ("The old cell's gradient lacks the forget gate."),
+        ("tail-cut", "D", "large-cell"): (
+            "The cell's gradient is cut off where tanh is nearly flat."
+        ),
+        ("i-f-exchanged", "L I", "typical"): (
+            "The rows of the input and forget gates are exchanged in the packed gradient."
+        ),
+        ("order-default", "P", "order"): (
+            "The backward packs the gates in the default order.",
+            mutate.attribute(LSTM, order="ifgo"),
+        ),
+        ("forget-bias-ignored", "P", "forget-bias"): (
+            "The backward leaves out the offset of the forget gate.",
+            mutate.attribute(LSTM, forget_bias=0.0),
+        ),
+        ("h-missing", "G", "zero-state"): (
+            "The gradient of h through the recurrent weights is zero.",
+            mutate.output(LSTM, 1, mutate.zeros),
+            {"modelled_on": "AiDotNet, HipLstmKernels.cs: dH = 0 after every step"},
+        ),
+        ("weights-overwritten", "A B", "typical"): (
+            "The gradients of the weights are overwritten by every row of the batch."
+        ),
+        ("bias-averaged", "R", "typical"): (
+            "The biases' gradients are means over the batch.",
+            {"dialects": ("pytorch", "keras", "tensorflow-1", "onnx")},
+        ),
+        ("b-hh-missing", "G", "single"): (
+            "The second bias gets no gradient.",
+            mutate.output(LSTM, 6, mutate.zeros),
+            {"dialects": ("pytorch", "onnx")},
+        ),
+        ("weight-relaid", "L", "typical"): (
+            "The gradient of w_ih is written as [d, g].",
+            mutate.output(LSTM, 3, mutate.relaid),
+        ),
+    },
+    faulty=lstm_cell_with,
 )
 
 # ── gru_cell ─────────────────────────────────────────────────────────────────────────────────
@@ -1440,130 +1052,78 @@ def gru_cell_with(fault: str, memory: dict[bytes, Any] | None = None) -> Vjp:
     return vjp
 
 
-_gru_mutant = _mutants_of("gru_cell", gru_cell_with)
 GRU = recurrent.gru_cell_vjp
 TWO_BIASES = ("pytorch", "keras")
 
-GRU_CELL = (
-    _gru_mutant("update-sign", "S", "one-row", "The update gate's gradient has the wrong sign."),
-    _gru_mutant(
-        "update-reversed",
-        "D",
-        "one-row",
-        "The candidate is weighted by z, not by 1 - z: the two conventions mixed.",
-    ),
-    _gru_mutant(
-        "reset-missing",
-        "F",
-        "one-row",
-        "What h feeds into the candidate lacks the reset gate.",
-        also=("T",),
-    ),
-    _gru_mutant(
-        "inner-is-h",
-        "V",
-        "typical",
-        "The reset gate's gradient reads h, not W h + b, though the reset comes after.",
-        dialects=("pytorch", "keras", "bias-free"),
-    ),
-    _gru_mutant(
-        "inner-without-bias",
-        "T",
-        "typical",
-        "The reset gate's gradient leaves out the bias that it scales too.",
-        dialects=TWO_BIASES,
-    ),
-    _gru_mutant("direct-path", "T", "zero-state", "The gradient of h lacks its direct path, z ct."),
-    _gru_mutant(
-        "z-not-into-h", "T", "one-row", "The gradient of h leaves out the update gate's weights."
-    ),
-    _gru_mutant(
-        "r-not-into-h", "T", "one-row", "The gradient of h leaves out the reset gate's weights."
-    ),
-    _gru_mutant(
-        "slope-of-value",
-        "D",
-        "typical",
-        "The slope of the gates is taken at their values, not at the sums before them.",
-        also=("V",),
-    ),
-    _gru_mutant("tanh-slope", "D", "typical", "The slope of the candidate is 1 - n, not 1 - n^2."),
-    _gru_mutant(
-        "closed-gate",
-        "D",
-        "reset-closed",
-        "A gate below 2^-12 gets no gradient.",
-        also=("O",),
-        dialects=("pytorch",),
-    ),
-    _gru_mutant(
-        "reset-place-default",
-        "P",
-        "reset-before",
-        "The backward takes the reset to come after the matrix, whatever forward did.",
-        vjp=mutate.attribute(GRU, reset_after=True),
-        dialects=("pytorch", "onnx", "keras"),
-    ),
-    _gru_mutant(
-        "order-default",
-        "P",
-        "order",
-        "The backward packs the gates in the default order.",
-        vjp=mutate.attribute(GRU, order="rzn"),
-    ),
-    _gru_mutant(
-        "biases-alike",
-        "G",
-        "single",
-        "Both biases get the gradient of the first.",
-        dialects=TWO_BIASES,
-    ),
-    _gru_mutant(
-        "read-unreset",
-        "V",
-        "typical",
-        "The recurrent weight's gradient reads h, not r h.",
-        also=("F",),
-        dialects=("original", "onnx"),
-    ),
-    _gru_mutant(
-        "weights-overwritten",
-        "A",
-        "typical",
-        "The gradients of the weights are overwritten by every row of the batch.",
-        also=("B",),
-    ),
-    _gru_mutant(
-        "weights-averaged",
-        "R",
-        "typical",
-        "The gradient of w_ih is a mean over the batch.",
-        vjp=mutate.scaled(GRU, 2, lambda xp, x, *rest, **attrs: x.shape[-1] / max(x.size, 1)),
-    ),
-    _gru_mutant(
-        "weight-relaid",
-        "L",
-        "typical",
-        "The gradient of w_ih is written as [d, g].",
-        vjp=mutate.output(GRU, 2, mutate.relaid),
-    ),
-    _gru_mutant(
-        "gates-overwritten",
-        "X",
-        "one-row",
-        "Backward writes its gradient into the saved candidate: a second call reads it.",
-        also=("V",),
-        modelled_on="PyTorch issue 1532: backward through a fused GRU cell twice",
-        make=lambda: gru_cell_with("gates-overwritten", {}),
-    ),
-)
 
-MUTANTS: tuple[Mutant, ...] = (
-    *SELECTIVE_SCAN,
-    *WKV,
-    *WKV6,
-    *LINEAR_ATTENTION,
-    *GATED_DELTA_RULE,
-    *LSTM_CELL,
-    *GRU_CELL,
+MUTANTS += mutant_table(
+    "gru_cell",
+    {
+        ("update-sign", "S", "one-row"): ("The update gate's gradient has the wrong sign."),
+        ("update-reversed", "D", "one-row"): (
+            "The candidate is weighted by z, not by 1 - z: the two conventions mixed."
+        ),
+        ("reset-missing", "F T", "one-row"): (
+            "What h feeds into the candidate lacks the reset gate."
+        ),
+        ("inner-is-h", "V", "typical"): (
+            "The reset gate's gradient reads h, not W h + b, though the reset comes after.",
+            {"dialects": ("pytorch", "keras", "bias-free")},
+        ),
+        ("inner-without-bias", "T", "typical"): (
+            "The reset gate's gradient leaves out the bias that it scales too.",
+            {"dialects": TWO_BIASES},
+        ),
+        ("direct-path", "T", "zero-state"): ("The gradient of h lacks its direct path, z ct."),
+        ("z-not-into-h", "T", "one-row"): (
+            "The gradient of h leaves out the update gate's weights."
+        ),
+        ("r-not-into-h", "T", "one-row"): (
+            "The gradient of h leaves out the reset gate's weights."
+        ),
+        ("slope-of-value", "D V", "typical"): (
+            "The slope of the gates is taken at their values, not at the sums before them."
+        ),
+        ("tanh-slope", "D", "typical"): ("The slope of the candidate is 1 - n, not 1 - n^2."),
+        ("closed-gate", "D O", "reset-closed"): (
+            "A gate below 2^-12 gets no gradient.",
+            {"dialects": ("pytorch",)},
+        ),
+        ("reset-place-default", "P", "reset-before"): (
+            "The backward takes the reset to come after the matrix, whatever forward did.",
+            mutate.attribute(GRU, reset_after=True),
+            {"dialects": ("pytorch", "onnx", "keras")},
+        ),
+        ("order-default", "P", "order"): (
+            "The backward packs the gates in the default order.",
+            mutate.attribute(GRU, order="rzn"),
+        ),
+        ("biases-alike", "G", "single"): (
+            "Both biases get the gradient of the first.",
+            {"dialects": TWO_BIASES},
+        ),
+        ("read-unreset", "V F", "typical"): (
+            "The recurrent weight's gradient reads h, not r h.",
+            {"dialects": ("original", "onnx")},
+        ),
+        ("weights-overwritten", "A B", "typical"): (
+            "The gradients of the weights are overwritten by every row of the batch."
+        ),
+        ("weights-averaged", "R", "typical"): (
+            "The gradient of w_ih is a mean over the batch.",
+            mutate.scaled(GRU, 2, lambda xp, x, *rest, **attrs: x.shape[-1] / max(x.size, 1)),
+        ),
+        ("weight-relaid", "L", "typical"): (
+            "The gradient of w_ih is written as [d, g].",
+            mutate.output(GRU, 2, mutate.relaid),
+        ),
+        ("gates-overwritten", "X V", "one-row"): (
+            "Backward writes its gradient into the saved candidate: a second call reads it.",
+            {
+                "modelled_on": "PyTorch issue 1532: backward through a fused GRU cell twice",
+                "make": lambda: gru_cell_with("gates-overwritten", {}),
+            },
+        ),
+    },
+    faulty=gru_cell_with,
 )

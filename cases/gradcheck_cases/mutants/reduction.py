@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases.reduction import (
     cumprod_vjp,
     cumsum_vjp,
@@ -24,6 +24,9 @@ from gradcheck_cases.reduction import (
     top_k_vjp,
     variance_vjp,
 )
+
+MUTANTS: tuple[Mutant, ...] = ()
+
 
 # ── What several of them share ───────────────────────────────────────────────────────────────
 
@@ -41,87 +44,50 @@ def sum_of_squares_vjp(xp, ct, x, *, axis=None, keepdims=False):
     return sum_vjp(xp, ct, x, axis=axis, keepdims=keepdims) * x * 2
 
 
-SUM = (
-    Mutant(
-        op="sum",
-        name="mean",
-        label="R",
-        killer="typical",
-        says="The cotangent is divided by the number of elements.",
-        vjp=mutate.scaled(sum_vjp, 0, lambda xp, x, **attrs: 1 / max(x.size, 1)),
-    ),
-    Mutant(
-        op="sum",
-        name="upstream-scalar",
-        label="U",
-        also=("I",),
-        killer="last-axis",
-        says="The first number of the cotangent is used for every row.",
-        vjp=mutate.cotangent(sum_vjp, mutate.first_for_all()),
-    ),
-    Mutant(
-        op="sum",
-        name="upstream-ones",
-        label="U",
-        killer="typical",
-        says="The gradient is all ones: what comes from above is ignored.",
-        vjp=mutate.cotangent(sum_vjp, mutate.ones),
-    ),
-    Mutant(
-        op="sum",
-        name="other-axis",
-        label="I",
-        also=("L",),
-        killer="square-first-axis",
-        says="The cotangent of a sum over axis 0 is spread along axis 1 where shapes allow it.",
-        vjp=sum_across_vjp,
-    ),
-    Mutant(
-        op="sum",
-        name="first-matrix",
-        label="W",
-        also=("I",),
-        killer="batched",
-        says="Of a tensor of rank 3, only the first matrix gets a gradient.",
-        vjp=mutate.output(sum_vjp, 0, mutate.first_entry(2)),
-    ),
-    Mutant(
-        op="sum",
-        name="kept-twice",
-        label="B",
-        also=("R",),
-        killer="kept-axes",
-        says="With keepdims the cotangent is summed over the kept axes before it is spread.",
-        vjp=mutate.scaled(
-            sum_vjp,
-            0,
-            lambda xp, x, *, axis=None, keepdims=False: x.shape[1] if keepdims else 1,
+MUTANTS += mutant_table(
+    "sum",
+    {
+        ("mean", "R", "typical"): (
+            "The cotangent is divided by the number of elements.",
+            mutate.scaled(sum_vjp, 0, lambda xp, x, **attrs: 1 / max(x.size, 1)),
         ),
-    ),
-    Mutant(
-        op="sum",
-        name="of-squares",
-        label="D",
-        killer="typical",
-        says="The slope is 2x, that of a sum of squares.",
-        vjp=sum_of_squares_vjp,
-    ),
-    Mutant(
-        op="sum",
-        name="last-column",
-        label="I",
-        killer="typical",
-        says="The loop ends one column too early.",
-        vjp=mutate.output(sum_vjp, 0, mutate.cut(-1)),
-    ),
-    Mutant(
-        op="sum",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="The gradient is added to a buffer that outlives the call.",
-        make=mutate.accumulated(sum_vjp),
-    ),
+        ("upstream-scalar", "U I", "last-axis"): (
+            "The first number of the cotangent is used for every row.",
+            mutate.cotangent(sum_vjp, mutate.first_for_all()),
+        ),
+        ("upstream-ones", "U", "typical"): (
+            "The gradient is all ones: what comes from above is ignored.",
+            mutate.cotangent(sum_vjp, mutate.ones),
+        ),
+        ("other-axis", "I L", "square-first-axis"): (
+            "The cotangent of a sum over axis 0 is spread along axis 1 where shapes allow it.",
+            sum_across_vjp,
+        ),
+        ("first-matrix", "W I", "batched"): (
+            "Of a tensor of rank 3, only the first matrix gets a gradient.",
+            mutate.output(sum_vjp, 0, mutate.first_entry(2)),
+        ),
+        ("kept-twice", "B R", "kept-axes"): (
+            "With keepdims the cotangent is summed over the kept axes before it is spread.",
+            mutate.scaled(
+                sum_vjp,
+                0,
+                lambda xp, x, *, axis=None, keepdims=False: x.shape[1] if keepdims else 1,
+            ),
+        ),
+        ("of-squares", "D", "typical"): (
+            "The slope is 2x, that of a sum of squares.",
+            sum_of_squares_vjp,
+        ),
+        ("last-column", "I", "typical"): (
+            "The loop ends one column too early.",
+            mutate.output(sum_vjp, 0, mutate.cut(-1)),
+        ),
+        ("never-cleared", "A", "typical"): (
+            "The gradient is added to a buffer that outlives the call.",
+            {"make": mutate.accumulated(sum_vjp)},
+        ),
+    },
 )
 
 # ── sum_rows ─────────────────────────────────────────────────────────────────────────────────
@@ -135,71 +101,42 @@ def sum_rows_next_row_vjp(xp, ct, x):
     return xp.broadcast_to(xp.concatenate([ct[..., 1:, :], ct[..., -1:, :]], axis=-2), x.shape)
 
 
-SUM_ROWS = (
-    Mutant(
-        op="sum_rows",
-        name="mean",
-        label="R",
-        killer="typical",
-        says="The cotangent is divided by the length of the row.",
-        vjp=mutate.scaled(sum_rows_vjp, 0, lambda xp, x: 1 / x.shape[-1]),
-    ),
-    Mutant(
-        op="sum_rows",
-        name="first-row",
-        label="U",
-        also=("I",),
-        killer="typical",
-        says="All rows get the first row's cotangent.",
-        vjp=mutate.cotangent(sum_rows_vjp, mutate.first_for_all(-2)),
-    ),
-    Mutant(
-        op="sum_rows",
-        name="next-row",
-        label="I",
-        killer="typical",
-        says="Each row gets the cotangent of the row behind it.",
-        vjp=sum_rows_next_row_vjp,
-    ),
-    Mutant(
-        op="sum_rows",
-        name="down-columns",
-        label="L",
-        also=("I",),
-        killer="square",
-        says="The cotangent is spread down the columns where the matrix is square.",
-        vjp=mutate.output(sum_rows_vjp, 0, mutate.transposed),
-    ),
-    Mutant(
-        op="sum_rows",
-        name="outermost-axis",
-        label="W",
-        also=("I",),
-        killer="rank-4",
-        says="Of rank 4, the outermost index is not added to the cotangent's address.",
-        vjp=sum_rows_outermost_vjp,
-    ),
-    Mutant(
-        op="sum_rows",
-        name="tail-of-block",
-        label="W",
-        also=("A",),
-        killer="width-67",
-        says="Columns behind the last whole block of 32 get nothing.",
-        vjp=mutate.output(
-            sum_rows_vjp,
-            0,
-            mutate.cut(lambda columns: columns // 32 * 32 or columns),
+MUTANTS += mutant_table(
+    "sum_rows",
+    {
+        ("mean", "R", "typical"): (
+            "The cotangent is divided by the length of the row.",
+            mutate.scaled(sum_rows_vjp, 0, lambda xp, x: 1 / x.shape[-1]),
         ),
-    ),
-    Mutant(
-        op="sum_rows",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="The gradient is added to a buffer that outlives the call.",
-        make=mutate.accumulated(sum_rows_vjp),
-    ),
+        ("first-row", "U I", "typical"): (
+            "All rows get the first row's cotangent.",
+            mutate.cotangent(sum_rows_vjp, mutate.first_for_all(-2)),
+        ),
+        ("next-row", "I", "typical"): (
+            "Each row gets the cotangent of the row behind it.",
+            sum_rows_next_row_vjp,
+        ),
+        ("down-columns", "L I", "square"): (
+            "The cotangent is spread down the columns where the matrix is square.",
+            mutate.output(sum_rows_vjp, 0, mutate.transposed),
+        ),
+        ("outermost-axis", "W I", "rank-4"): (
+            "Of rank 4, the outermost index is not added to the cotangent's address.",
+            sum_rows_outermost_vjp,
+        ),
+        ("tail-of-block", "W A", "width-67"): (
+            "Columns behind the last whole block of 32 get nothing.",
+            mutate.output(
+                sum_rows_vjp,
+                0,
+                mutate.cut(lambda columns: columns // 32 * 32 or columns),
+            ),
+        ),
+        ("never-cleared", "A", "typical"): (
+            "The gradient is added to a buffer that outlives the call.",
+            {"make": mutate.accumulated(sum_rows_vjp)},
+        ),
+    },
 )
 
 # ── mean ─────────────────────────────────────────────────────────────────────────────────────
@@ -209,76 +146,46 @@ def _lengths(x: Any, axis: Any) -> list[int]:
     return [x.shape[a] for a in ((axis,) if isinstance(axis, int) else axis)]
 
 
-MEAN = (
-    Mutant(
-        op="mean",
-        name="sum",
-        label="R",
-        killer="typical",
-        says="The factor 1/n is missing.",
-        vjp=mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis))),
-    ),
-    Mutant(
-        op="mean",
-        name="last-axis-length",
-        label="I",
-        also=("R",),
-        killer="first-axis",
-        says="The length of the last axis is divided by, whatever the axis.",
-        vjp=mutate.scaled(
-            mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / x.shape[-1]
+MUTANTS += mutant_table(
+    "mean",
+    {
+        ("sum", "R", "typical"): (
+            "The factor 1/n is missing.",
+            mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis))),
         ),
-    ),
-    Mutant(
-        op="mean",
-        name="one-of-two-axes",
-        label="F",
-        also=("R",),
-        killer="two-axes",
-        says="Of two axes, only the length of the last one is divided by.",
-        vjp=mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)[:-1])),
-    ),
-    Mutant(
-        op="mean",
-        name="less-one",
-        label="F",
-        also=("R",),
-        killer="typical",
-        says="n - 1 is divided by.",
-        vjp=mutate.scaled(
-            mean_vjp,
-            0,
-            lambda xp, x, *, axis=-1: (n := math.prod(_lengths(x, axis))) / max(n - 1, 1),
+        ("last-axis-length", "I R", "first-axis"): (
+            "The length of the last axis is divided by, whatever the axis.",
+            mutate.scaled(
+                mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / x.shape[-1]
+            ),
         ),
-    ),
-    Mutant(
-        op="mean",
-        name="whole-tensor",
-        label="R",
-        killer="typical",
-        says="The number of elements of the whole tensor is divided by.",
-        vjp=mutate.scaled(
-            mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / max(x.size, 1)
+        ("one-of-two-axes", "F R", "two-axes"): (
+            "Of two axes, only the length of the last one is divided by.",
+            mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)[:-1])),
         ),
-    ),
-    Mutant(
-        op="mean",
-        name="first-row",
-        label="U",
-        also=("I",),
-        killer="typical",
-        says="All rows get the first row's cotangent.",
-        vjp=mutate.cotangent(mean_vjp, mutate.first_for_all(-1)),
-    ),
-    Mutant(
-        op="mean",
-        name="block-of-64",
-        label="W",
-        also=("A",),
-        killer="width-67",
-        says="Columns from 64 on get nothing.",
-        vjp=mutate.output(mean_vjp, 0, mutate.cut(64)),
-    ),
+        ("less-one", "F R", "typical"): (
+            "n - 1 is divided by.",
+            mutate.scaled(
+                mean_vjp,
+                0,
+                lambda xp, x, *, axis=-1: (n := math.prod(_lengths(x, axis))) / max(n - 1, 1),
+            ),
+        ),
+        ("whole-tensor", "R", "typical"): (
+            "The number of elements of the whole tensor is divided by.",
+            mutate.scaled(
+                mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / max(x.size, 1)
+            ),
+        ),
+        ("first-row", "U I", "typical"): (
+            "All rows get the first row's cotangent.",
+            mutate.cotangent(mean_vjp, mutate.first_for_all(-1)),
+        ),
+        ("block-of-64", "W A", "width-67"): (
+            "Columns from 64 on get nothing.",
+            mutate.output(mean_vjp, 0, mutate.cut(64)),
+        ),
+    },
 )
 
 # ── repeat ───────────────────────────────────────────────────────────────────────────────────
@@ -351,99 +258,55 @@ def repeat_once_vjp(xp, ct, x, *, counts=(1, 1), interleave=False):
     return repeat_vjp(xp, ct, x, counts=counts, interleave=interleave)
 
 
-REPEAT = (
-    Mutant(
-        op="repeat",
-        name="all-summed",
-        label="B",
-        killer="columns",
-        says="Every element gets the sum of the whole cotangent: right for a single element only.",
-        modelled_on="ggml's first backward of ggml_repeat",
-        vjp=repeat_all_summed_vjp,
-    ),
-    Mutant(
-        op="repeat",
-        name="mean",
-        label="R",
-        killer="columns",
-        says="The mean over the copies is taken, not their sum.",
-        vjp=mutate.scaled(
-            repeat_vjp,
-            0,
-            lambda xp, x, *, counts=(1, 1), interleave=False: 1 / math.prod(counts),
+MUTANTS += mutant_table(
+    "repeat",
+    {
+        ("all-summed", "B", "columns"): (
+            "Every element gets the sum of the whole cotangent: right for a single element only.",
+            repeat_all_summed_vjp,
+            {"modelled_on": "ggml's first backward of ggml_repeat"},
         ),
-    ),
-    Mutant(
-        op="repeat",
-        name="first-copy",
-        label="B",
-        also=("A",),
-        killer="rows",
-        says="The first copy's cotangent alone is passed back.",
-        vjp=repeat_first_copy_vjp,
-    ),
-    Mutant(
-        op="repeat",
-        name="last-copy",
-        label="A",
-        also=("B",),
-        killer="rows",
-        says="Each copy overwrites the gradient of the one before it.",
-        vjp=repeat_last_copy_vjp,
-    ),
-    Mutant(
-        op="repeat",
-        name="other-order",
-        label="I",
-        also=("L", "P"),
-        killer="columns",
-        says="Tiled copies are read as interleaved ones, and the reverse.",
-        vjp=mutate.attribute(repeat_vjp, interleave=lambda interleave, **_: not interleave),
-    ),
-    Mutant(
-        op="repeat",
-        name="last-axis-only",
-        label="B",
-        also=("A",),
-        killer="typical",
-        says="Copies along the last axis are summed, of the others the first one is taken.",
-        vjp=repeat_last_axis_vjp,
-    ),
-    Mutant(
-        op="repeat",
-        name="two-axes-only",
-        label="W",
-        also=("B", "A"),
-        killer="rank-4",
-        says="Copies along the last two axes are summed, of the outer ones the first is taken.",
-        vjp=repeat_two_axes_vjp,
-    ),
-    Mutant(
-        op="repeat",
-        name="counts-exchanged",
-        label="P",
-        also=("I",),
-        killer="typical",
-        says="The counts are read in the reverse order of the axes.",
-        vjp=mutate.attribute(repeat_vjp, counts=lambda counts, **_: counts[::-1]),
-    ),
-    Mutant(
-        op="repeat",
-        name="batch-summed",
-        label="B",
-        also=("W",),
-        killer="batched",
-        says="An axis that was not repeated is summed too.",
-        vjp=repeat_batch_summed_vjp,
-    ),
-    Mutant(
-        op="repeat",
-        name="once-is-nothing",
-        label="G",
-        killer="once",
-        says="A repetition of one copy passes no gradient back.",
-        vjp=repeat_once_vjp,
-    ),
+        ("mean", "R", "columns"): (
+            "The mean over the copies is taken, not their sum.",
+            mutate.scaled(
+                repeat_vjp,
+                0,
+                lambda xp, x, *, counts=(1, 1), interleave=False: 1 / math.prod(counts),
+            ),
+        ),
+        ("first-copy", "B A", "rows"): (
+            "The first copy's cotangent alone is passed back.",
+            repeat_first_copy_vjp,
+        ),
+        ("last-copy", "A B", "rows"): (
+            "Each copy overwrites the gradient of the one before it.",
+            repeat_last_copy_vjp,
+        ),
+        ("other-order", "I L P", "columns"): (
+            "Tiled copies are read as interleaved ones, and the reverse.",
+            mutate.attribute(repeat_vjp, interleave=lambda interleave, **_: not interleave),
+        ),
+        ("last-axis-only", "B A", "typical"): (
+            "Copies along the last axis are summed, of the others the first one is taken.",
+            repeat_last_axis_vjp,
+        ),
+        ("two-axes-only", "W B A", "rank-4"): (
+            "Copies along the last two axes are summed, of the outer ones the first is taken.",
+            repeat_two_axes_vjp,
+        ),
+        ("counts-exchanged", "P I", "typical"): (
+            "The counts are read in the reverse order of the axes.",
+            mutate.attribute(repeat_vjp, counts=lambda counts, **_: counts[::-1]),
+        ),
+        ("batch-summed", "B W", "batched"): (
+            "An axis that was not repeated is summed too.",
+            repeat_batch_summed_vjp,
+        ),
+        ("once-is-nothing", "G", "once"): (
+            "A repetition of one copy passes no gradient back.",
+            repeat_once_vjp,
+        ),
+    },
 )
 
 # ── max ──────────────────────────────────────────────────────────────────────────────────────
@@ -491,89 +354,47 @@ def max_block_vjp(xp, ct, x):
     return _at_place(xp, ct, x, xp.argmax(x[..., :32], axis=-1))
 
 
-MAX = (
-    Mutant(
-        op="max",
-        name="all-ties",
-        label="K",
-        killer="ties",
-        says="Every element that attains the maximum gets the whole cotangent.",
-        vjp=max_all_ties_vjp,
-    ),
-    Mutant(
-        op="max",
-        name="ties-lose",
-        label="K",
-        killer="ties",
-        says="Where two elements attain the maximum, none gets anything.",
-        vjp=max_ties_lose_vjp,
-    ),
-    Mutant(
-        op="max",
-        name="next-place",
-        label="I",
-        killer="typical",
-        says="The element behind the maximum gets the cotangent.",
-        vjp=max_shifted_vjp,
-    ),
-    Mutant(
-        op="max",
-        name="without-last",
-        label="I",
-        killer="at-the-ends",
-        says="The search ends before the last element.",
-        vjp=max_without_last_vjp,
-    ),
-    Mutant(
-        op="max",
-        name="from-zero",
-        label="D",
-        killer="negative",
-        says="The running maximum starts from 0, so that rows of negative numbers get nothing.",
-        vjp=max_from_zero_vjp,
-    ),
-    Mutant(
-        op="max",
-        name="first-rows-place",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="The place of the maximum is looked up in the first row for all rows.",
-        vjp=mutate.primal(max_vjp, 0, mutate.first_for_all(-2)),
-    ),
-    Mutant(
-        op="max",
-        name="magnitude",
-        label="D",
-        killer="negative",
-        says="The element of the largest magnitude gets the cotangent.",
-        vjp=max_magnitude_vjp,
-    ),
-    Mutant(
-        op="max",
-        name="softmax",
-        label="D",
-        killer="typical",
-        says="The cotangent is shared out as a softmax would.",
-        vjp=max_softmax_vjp,
-    ),
-    Mutant(
-        op="max",
-        name="value-for-cotangent",
-        label="U",
-        killer="typical",
-        says="The maximum itself is put into its place, not the cotangent.",
-        vjp=max_value_vjp,
-    ),
-    Mutant(
-        op="max",
-        name="block-of-32",
-        label="W",
-        also=("I",),
-        killer="width-37",
-        says="Elements from 32 on never take part.",
-        vjp=max_block_vjp,
-    ),
+MUTANTS += mutant_table(
+    "max",
+    {
+        ("all-ties", "K", "ties"): (
+            "Every element that attains the maximum gets the whole cotangent.",
+            max_all_ties_vjp,
+        ),
+        ("ties-lose", "K", "ties"): (
+            "Where two elements attain the maximum, none gets anything.",
+            max_ties_lose_vjp,
+        ),
+        ("next-place", "I", "typical"): (
+            "The element behind the maximum gets the cotangent.",
+            max_shifted_vjp,
+        ),
+        ("without-last", "I", "at-the-ends"): (
+            "The search ends before the last element.",
+            max_without_last_vjp,
+        ),
+        ("from-zero", "D", "negative"): (
+            "The running maximum starts from 0, so that rows of negative numbers get nothing.",
+            max_from_zero_vjp,
+        ),
+        ("first-rows-place", "I V", "typical"): (
+            "The place of the maximum is looked up in the first row for all rows.",
+            mutate.primal(max_vjp, 0, mutate.first_for_all(-2)),
+        ),
+        ("magnitude", "D", "negative"): (
+            "The element of the largest magnitude gets the cotangent.",
+            max_magnitude_vjp,
+        ),
+        ("softmax", "D", "typical"): (
+            "The cotangent is shared out as a softmax would.",
+            max_softmax_vjp,
+        ),
+        ("value-for-cotangent", "U", "typical"): (
+            "The maximum itself is put into its place, not the cotangent.",
+            max_value_vjp,
+        ),
+        ("block-of-32", "W I", "width-37"): ("Elements from 32 on never take part.", max_block_vjp),
+    },
 )
 
 # ── prod ─────────────────────────────────────────────────────────────────────────────────────
@@ -605,75 +426,42 @@ def prod_before_only_vjp(xp, ct, x):
     return ct[..., None] * xp.cumprod(xp.pad(x, -1, 1, 0, "1"), axis=-1)[..., :-1]
 
 
-PROD = (
-    Mutant(
-        op="prod",
-        name="quotient",
-        label="N",
-        killer="zeros",
-        says="The product is divided by each element: 0/0 at a zero.",
-        vjp=prod_quotient_vjp,
-    ),
-    Mutant(
-        op="prod",
-        name="guarded-quotient",
-        label="D",
-        killer="zeros",
-        says="A zero gets nothing, where the product of the others is due.",
-        vjp=prod_guarded_vjp,
-    ),
-    Mutant(
-        op="prod",
-        name="one-zero-only",
-        label="D",
-        killer="zeros",
-        says="A zero gets the product of all that are not zero, other zeros or not.",
-        vjp=prod_one_zero_vjp,
-    ),
-    Mutant(
-        op="prod",
-        name="logarithms",
-        label="S",
-        also=("N",),
-        killer="scales",
-        says="The product is exp(sum log |x|), which has lost its sign.",
-        vjp=prod_logarithms_vjp,
-    ),
-    Mutant(
-        op="prod",
-        name="itself-too",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="The element itself stays in the product.",
-        vjp=prod_itself_vjp,
-    ),
-    Mutant(
-        op="prod",
-        name="before-only",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="The elements behind are left out of the product.",
-        vjp=prod_before_only_vjp,
-    ),
-    Mutant(
-        op="prod",
-        name="first-row",
-        label="U",
-        also=("I",),
-        killer="typical",
-        says="All rows get the first row's cotangent.",
-        vjp=mutate.cotangent(prod_vjp, mutate.first_for_all(-1)),
-    ),
-    Mutant(
-        op="prod",
-        name="degree",
-        label="F",
-        killer="typical",
-        says="An extra factor d, as if the product were a power.",
-        vjp=mutate.scaled(prod_vjp, 0, lambda xp, x: x.shape[-1]),
-    ),
+MUTANTS += mutant_table(
+    "prod",
+    {
+        ("quotient", "N", "zeros"): (
+            "The product is divided by each element: 0/0 at a zero.",
+            prod_quotient_vjp,
+        ),
+        ("guarded-quotient", "D", "zeros"): (
+            "A zero gets nothing, where the product of the others is due.",
+            prod_guarded_vjp,
+        ),
+        ("one-zero-only", "D", "zeros"): (
+            "A zero gets the product of all that are not zero, other zeros or not.",
+            prod_one_zero_vjp,
+        ),
+        ("logarithms", "S N", "scales"): (
+            "The product is exp(sum log |x|), which has lost its sign.",
+            prod_logarithms_vjp,
+        ),
+        ("itself-too", "F D", "typical"): (
+            "The element itself stays in the product.",
+            prod_itself_vjp,
+        ),
+        ("before-only", "F D", "typical"): (
+            "The elements behind are left out of the product.",
+            prod_before_only_vjp,
+        ),
+        ("first-row", "U I", "typical"): (
+            "All rows get the first row's cotangent.",
+            mutate.cotangent(prod_vjp, mutate.first_for_all(-1)),
+        ),
+        ("degree", "F", "typical"): (
+            "An extra factor d, as if the product were a power.",
+            mutate.scaled(prod_vjp, 0, lambda xp, x: x.shape[-1]),
+        ),
+    },
 )
 
 # ── logsumexp ────────────────────────────────────────────────────────────────────────────────
@@ -716,85 +504,46 @@ def logsumexp_short_sum_vjp(xp, ct, x):
     return ct[..., None] * e / xp.sum(e[..., :-1], axis=-1, keepdims=True)
 
 
-LOGSUMEXP = (
-    Mutant(
-        op="logsumexp",
-        name="unshifted",
-        label="O",
-        also=("N",),
-        killer="large",
-        says="exp(x) is taken without the shift by the maximum.",
-        vjp=logsumexp_unshifted_vjp,
-    ),
-    Mutant(
-        op="logsumexp",
-        name="global-shift",
-        label="O",
-        also=("N",),
-        killer="rows-apart",
-        says="All rows are shifted by the maximum of the whole tensor.",
-        vjp=logsumexp_global_shift_vjp,
-    ),
-    Mutant(
-        op="logsumexp",
-        name="max-too",
-        label="T",
-        killer="typical",
-        says="The maximum of the shift is differentiated once more.",
-        vjp=logsumexp_and_max_vjp,
-    ),
-    Mutant(
-        op="logsumexp",
-        name="unnormalised",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="The shifted exponentials are not divided by their sum.",
-        vjp=logsumexp_unnormalised_vjp,
-    ),
-    Mutant(
-        op="logsumexp",
-        name="log-softmax",
-        label="D",
-        killer="typical",
-        says="The softmax is subtracted from the cotangent, as in log_softmax.",
-        vjp=logsumexp_log_softmax_vjp,
-    ),
-    Mutant(
-        op="logsumexp",
-        name="p-times-1-minus-p",
-        label="D",
-        killer="typical",
-        says="The slope is p (1 - p), the diagonal of the softmax's Jacobian.",
-        vjp=logsumexp_diagonal_vjp,
-    ),
-    Mutant(
-        op="logsumexp",
-        name="small-shares-cut",
-        label="O",
-        also=("D",),
-        killer="one-dominant",
-        says="Shares below 1e-4 are flushed to 0.",
-        vjp=logsumexp_cut_vjp,
-    ),
-    Mutant(
-        op="logsumexp",
-        name="short-sum",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="The sum of the exponentials leaves out the last column.",
-        vjp=logsumexp_short_sum_vjp,
-    ),
-    Mutant(
-        op="logsumexp",
-        name="first-row",
-        label="U",
-        also=("I",),
-        killer="typical",
-        says="All rows get the first row's cotangent.",
-        vjp=mutate.cotangent(logsumexp_vjp, mutate.first_for_all(-1)),
-    ),
+MUTANTS += mutant_table(
+    "logsumexp",
+    {
+        ("unshifted", "O N", "large"): (
+            "exp(x) is taken without the shift by the maximum.",
+            logsumexp_unshifted_vjp,
+        ),
+        ("global-shift", "O N", "rows-apart"): (
+            "All rows are shifted by the maximum of the whole tensor.",
+            logsumexp_global_shift_vjp,
+        ),
+        ("max-too", "T", "typical"): (
+            "The maximum of the shift is differentiated once more.",
+            logsumexp_and_max_vjp,
+        ),
+        ("unnormalised", "F D", "typical"): (
+            "The shifted exponentials are not divided by their sum.",
+            logsumexp_unnormalised_vjp,
+        ),
+        ("log-softmax", "D", "typical"): (
+            "The softmax is subtracted from the cotangent, as in log_softmax.",
+            logsumexp_log_softmax_vjp,
+        ),
+        ("p-times-1-minus-p", "D", "typical"): (
+            "The slope is p (1 - p), the diagonal of the softmax's Jacobian.",
+            logsumexp_diagonal_vjp,
+        ),
+        ("small-shares-cut", "O D", "one-dominant"): (
+            "Shares below 1e-4 are flushed to 0.",
+            logsumexp_cut_vjp,
+        ),
+        ("short-sum", "I V", "typical"): (
+            "The sum of the exponentials leaves out the last column.",
+            logsumexp_short_sum_vjp,
+        ),
+        ("first-row", "U I", "typical"): (
+            "All rows get the first row's cotangent.",
+            mutate.cotangent(logsumexp_vjp, mutate.first_for_all(-1)),
+        ),
+    },
 )
 
 # ── cumsum ───────────────────────────────────────────────────────────────────────────────────
@@ -817,75 +566,42 @@ def cumsum_columns_vjp(xp, ct, x, *, exclusive=False, reverse=False):
     return xp.swapaxes(down, -1, -2)
 
 
-CUMSUM = (
-    Mutant(
-        op="cumsum",
-        name="same-direction",
-        label="L",
-        also=("P",),
-        killer="typical",
-        says="The cotangent is summed in the direction of forward: J, not its transpose.",
-        vjp=mutate.attribute(cumsum_vjp, reverse=lambda reverse, **_: not reverse),
-    ),
-    Mutant(
-        op="cumsum",
-        name="exclusive-ignored",
-        label="P",
-        killer="exclusive",
-        says="The element itself is counted, whatever was asked for.",
-        vjp=mutate.attribute(cumsum_vjp, exclusive=False),
-    ),
-    Mutant(
-        op="cumsum",
-        name="reverse-ignored",
-        label="P",
-        killer="reverse",
-        says="The direction is that of the default.",
-        vjp=mutate.attribute(cumsum_vjp, reverse=False),
-    ),
-    Mutant(
-        op="cumsum",
-        name="own-left-out",
-        label="I",
-        also=("P",),
-        killer="typical",
-        says="The sum starts one element too late.",
-        vjp=mutate.attribute(cumsum_vjp, exclusive=True),
-    ),
-    Mutant(
-        op="cumsum",
-        name="total",
-        label="D",
-        also=("T",),
-        killer="typical",
-        says="Every element gets the sum of the row's cotangent.",
-        vjp=cumsum_total_vjp,
-    ),
-    Mutant(
-        op="cumsum",
-        name="carry-lost",
-        label="W",
-        also=("T",),
-        killer="width-67",
-        says="Blocks of 32 are summed on their own: no carry from one to the next.",
-        vjp=cumsum_blocks_vjp,
-    ),
-    Mutant(
-        op="cumsum",
-        name="down-columns",
-        label="I",
-        killer="typical",
-        says="The running sum goes down the columns.",
-        vjp=cumsum_columns_vjp,
-    ),
-    Mutant(
-        op="cumsum",
-        name="never-cleared",
-        label="A",
-        killer="typical",
-        says="The gradient is added to a buffer that outlives the call.",
-        make=mutate.accumulated(cumsum_vjp),
-    ),
+MUTANTS += mutant_table(
+    "cumsum",
+    {
+        ("same-direction", "L P", "typical"): (
+            "The cotangent is summed in the direction of forward: J, not its transpose.",
+            mutate.attribute(cumsum_vjp, reverse=lambda reverse, **_: not reverse),
+        ),
+        ("exclusive-ignored", "P", "exclusive"): (
+            "The element itself is counted, whatever was asked for.",
+            mutate.attribute(cumsum_vjp, exclusive=False),
+        ),
+        ("reverse-ignored", "P", "reverse"): (
+            "The direction is that of the default.",
+            mutate.attribute(cumsum_vjp, reverse=False),
+        ),
+        ("own-left-out", "I P", "typical"): (
+            "The sum starts one element too late.",
+            mutate.attribute(cumsum_vjp, exclusive=True),
+        ),
+        ("total", "D T", "typical"): (
+            "Every element gets the sum of the row's cotangent.",
+            cumsum_total_vjp,
+        ),
+        ("carry-lost", "W T", "width-67"): (
+            "Blocks of 32 are summed on their own: no carry from one to the next.",
+            cumsum_blocks_vjp,
+        ),
+        ("down-columns", "I", "typical"): (
+            "The running sum goes down the columns.",
+            cumsum_columns_vjp,
+        ),
+        ("never-cleared", "A", "typical"): (
+            "The gradient is added to a buffer that outlives the call.",
+            {"make": mutate.accumulated(cumsum_vjp)},
+        ),
+    },
 )
 
 # ── cumprod ──────────────────────────────────────────────────────────────────────────────────
@@ -934,76 +650,42 @@ def cumprod_off_by_one_vjp(xp, ct, x):
     return cumprod_vjp(xp, ct, x) * x
 
 
-CUMPROD = (
-    Mutant(
-        op="cumprod",
-        name="quotient",
-        label="N",
-        killer="zeros",
-        says="The reversed running sum of ct y is divided by x: 0/0 at a zero.",
-        vjp=cumprod_quotient_vjp,
-    ),
-    Mutant(
-        op="cumprod",
-        name="guarded-quotient",
-        label="D",
-        killer="zeros",
-        says="A zero gets nothing, where the product of the others is due.",
-        vjp=cumprod_guarded_vjp,
-    ),
-    Mutant(
-        op="cumprod",
-        name="zero-alone",
-        label="T",
-        killer="zeros",
-        says="A zero gets the term of its own output alone, not those of later ones.",
-        vjp=cumprod_zero_alone_vjp,
-    ),
-    Mutant(
-        op="cumprod",
-        name="own-output",
-        label="T",
-        also=("A",),
-        killer="typical",
-        says="Only the output at the same place passes anything back.",
-        vjp=cumprod_own_output_vjp,
-    ),
-    Mutant(
-        op="cumprod",
-        name="last-output",
-        label="T",
-        also=("A",),
-        killer="typical",
-        says="Only the last output passes anything back, as in prod.",
-        vjp=cumprod_last_output_vjp,
-    ),
-    Mutant(
-        op="cumprod",
-        name="same-direction",
-        label="L",
-        also=("N",),
-        killer="typical",
-        says="The sum runs in the direction of forward.",
-        vjp=cumprod_same_direction_vjp,
-    ),
-    Mutant(
-        op="cumprod",
-        name="itself-too",
-        label="F",
-        also=("D",),
-        killer="typical",
-        says="The element itself stays in the products.",
-        vjp=cumprod_off_by_one_vjp,
-    ),
-    Mutant(
-        op="cumprod",
-        name="carry-lost",
-        label="W",
-        also=("T",),
-        killer="width-17",
-        says="What comes back from behind the block of 16 is lost.",
-        vjp=cumprod_blocks_vjp,
-    ),
+MUTANTS += mutant_table(
+    "cumprod",
+    {
+        ("quotient", "N", "zeros"): (
+            "The reversed running sum of ct y is divided by x: 0/0 at a zero.",
+            cumprod_quotient_vjp,
+        ),
+        ("guarded-quotient", "D", "zeros"): (
+            "A zero gets nothing, where the product of the others is due.",
+            cumprod_guarded_vjp,
+        ),
+        ("zero-alone", "T", "zeros"): (
+            "A zero gets the term of its own output alone, not those of later ones.",
+            cumprod_zero_alone_vjp,
+        ),
+        ("own-output", "T A", "typical"): (
+            "Only the output at the same place passes anything back.",
+            cumprod_own_output_vjp,
+        ),
+        ("last-output", "T A", "typical"): (
+            "Only the last output passes anything back, as in prod.",
+            cumprod_last_output_vjp,
+        ),
+        ("same-direction", "L N", "typical"): (
+            "The sum runs in the direction of forward.",
+            cumprod_same_direction_vjp,
+        ),
+        ("itself-too", "F D", "typical"): (
+            "The element itself stays in the products.",
+            cumprod_off_by_one_vjp,
+        ),
+        ("carry-lost", "W T", "width-17"): (
+            "What comes back from behind the block of 16 is lost.",
+            cumprod_blocks_vjp,
+        ),
+    },
 )
 
 # ── sort ─────────────────────────────────────────────────────────────────────────────────────
@@ -1042,83 +724,40 @@ def sort_cotangent_sorted_vjp(xp, ct, x, *, descending=False):
     return sort_vjp(xp, ordered, x, descending=descending)
 
 
-SORT = (
-    Mutant(
-        op="sort",
-        name="gathered",
-        label="L",
-        killer="cycles",
-        says="The cotangent is gathered by the order, not scattered: the inverse permutation.",
-        vjp=sort_gathered_vjp,
-    ),
-    Mutant(
-        op="sort",
-        name="identity",
-        label="D",
-        also=("L",),
-        killer="cycles",
-        says="The cotangent is passed on as it is.",
-        vjp=sort_identity_vjp,
-    ),
-    Mutant(
-        op="sort",
-        name="reversed",
-        label="I",
-        also=("L",),
-        killer="typical",
-        says="The places are counted from the other end.",
-        vjp=mutate.output(sort_vjp, 0, lambda xp, g, x, **attrs: xp.flip(g, -1)),
-    ),
-    Mutant(
-        op="sort",
-        name="descending-ignored",
-        label="P",
-        killer="descending",
-        says="The order is ascending, whatever was asked for.",
-        vjp=mutate.attribute(sort_vjp, descending=False),
-    ),
-    Mutant(
-        op="sort",
-        name="first-rows-order",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="The first row's order is used for all rows.",
-        vjp=mutate.primal(sort_vjp, 0, mutate.first_for_all(-2)),
-    ),
-    Mutant(
-        op="sort",
-        name="shared-places",
-        label="K",
-        killer="ties",
-        says="Equal elements all read the cotangent of their first place; the others are lost.",
-        vjp=sort_shared_places_vjp,
-    ),
-    Mutant(
-        op="sort",
-        name="down-columns",
-        label="I",
-        killer="square",
-        says="The order is that of the columns.",
-        vjp=sort_columns_vjp,
-    ),
-    Mutant(
-        op="sort",
-        name="block-of-32",
-        label="W",
-        also=("I",),
-        killer="width-37",
-        says="The first 32 elements are ordered among themselves, the others stay.",
-        vjp=sort_blocks_vjp,
-    ),
-    Mutant(
-        op="sort",
-        name="cotangent-sorted",
-        label="NL",
-        killer="typical",
-        says="The cotangent itself is put in order first.",
-        vjp=sort_cotangent_sorted_vjp,
-    ),
+MUTANTS += mutant_table(
+    "sort",
+    {
+        ("gathered", "L", "cycles"): (
+            "The cotangent is gathered by the order, not scattered: the inverse permutation.",
+            sort_gathered_vjp,
+        ),
+        ("identity", "D L", "cycles"): ("The cotangent is passed on as it is.", sort_identity_vjp),
+        ("reversed", "I L", "typical"): (
+            "The places are counted from the other end.",
+            mutate.output(sort_vjp, 0, lambda xp, g, x, **attrs: xp.flip(g, -1)),
+        ),
+        ("descending-ignored", "P", "descending"): (
+            "The order is ascending, whatever was asked for.",
+            mutate.attribute(sort_vjp, descending=False),
+        ),
+        ("first-rows-order", "I V", "typical"): (
+            "The first row's order is used for all rows.",
+            mutate.primal(sort_vjp, 0, mutate.first_for_all(-2)),
+        ),
+        ("shared-places", "K", "ties"): (
+            "Equal elements all read the cotangent of their first place; the others are lost.",
+            sort_shared_places_vjp,
+        ),
+        ("down-columns", "I", "square"): ("The order is that of the columns.", sort_columns_vjp),
+        ("block-of-32", "W I", "width-37"): (
+            "The first 32 elements are ordered among themselves, the others stay.",
+            sort_blocks_vjp,
+        ),
+        ("cotangent-sorted", "NL", "typical"): (
+            "The cotangent itself is put in order first.",
+            sort_cotangent_sorted_vjp,
+        ),
+    },
 )
 
 # ── top_k ────────────────────────────────────────────────────────────────────────────────────
@@ -1160,90 +799,47 @@ def top_k_block_vjp(xp, ct, x, *, k=3, largest=True):
     return xp.pad(head, -1, 0, x.shape[-1] - head.shape[-1])
 
 
-TOP_K = (
-    Mutant(
-        op="top_k",
-        name="unordered",
-        label="I",
-        killer="typical",
-        says="The cotangent is put into the first k places.",
-        vjp=top_k_unordered_vjp,
-    ),
-    Mutant(
-        op="top_k",
-        name="gathered",
-        label="L",
-        killer="k-all",
-        says="The cotangent is gathered by the order, not scattered: the inverse permutation.",
-        vjp=top_k_gathered_vjp,
-    ),
-    Mutant(
-        op="top_k",
-        name="reversed",
-        label="I",
-        also=("L",),
-        killer="typical",
-        says="The k places are counted from the smallest.",
-        vjp=top_k_reversed_vjp,
-    ),
-    Mutant(
-        op="top_k",
-        name="k-ignored",
-        label="P",
-        killer="k-1",
-        says="k is 3, whatever was asked for.",
-        vjp=mutate.attribute(top_k_vjp, k=3),
-    ),
-    Mutant(
-        op="top_k",
-        name="largest-ignored",
-        label="P",
-        killer="smallest",
-        says="The largest get the cotangent where the smallest were asked for.",
-        vjp=mutate.attribute(top_k_vjp, largest=True),
-    ),
-    Mutant(
-        op="top_k",
-        name="first-rows-places",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="The first row's places are used for all rows.",
-        vjp=mutate.primal(top_k_vjp, 0, mutate.first_for_all(-2)),
-    ),
-    Mutant(
-        op="top_k",
-        name="no-row-offset",
-        label="I",
-        killer="typical",
-        says="The row's offset is not added to its places: all rows write into the first.",
-        vjp=top_k_no_row_offset_vjp,
-    ),
-    Mutant(
-        op="top_k",
-        name="one-short",
-        label="I",
-        killer="typical",
-        says="The last of the k gets nothing.",
-        vjp=top_k_one_short_vjp,
-    ),
-    Mutant(
-        op="top_k",
-        name="mask",
-        label="K",
-        killer="ties",
-        says="All elements that equal the k-th get its cotangent, more than k in all.",
-        vjp=top_k_mask_vjp,
-    ),
-    Mutant(
-        op="top_k",
-        name="block-of-32",
-        label="W",
-        also=("I",),
-        killer="width-37",
-        says="Elements from 32 on never take part.",
-        vjp=top_k_block_vjp,
-    ),
+MUTANTS += mutant_table(
+    "top_k",
+    {
+        ("unordered", "I", "typical"): (
+            "The cotangent is put into the first k places.",
+            top_k_unordered_vjp,
+        ),
+        ("gathered", "L", "k-all"): (
+            "The cotangent is gathered by the order, not scattered: the inverse permutation.",
+            top_k_gathered_vjp,
+        ),
+        ("reversed", "I L", "typical"): (
+            "The k places are counted from the smallest.",
+            top_k_reversed_vjp,
+        ),
+        ("k-ignored", "P", "k-1"): (
+            "k is 3, whatever was asked for.",
+            mutate.attribute(top_k_vjp, k=3),
+        ),
+        ("largest-ignored", "P", "smallest"): (
+            "The largest get the cotangent where the smallest were asked for.",
+            mutate.attribute(top_k_vjp, largest=True),
+        ),
+        ("first-rows-places", "I V", "typical"): (
+            "The first row's places are used for all rows.",
+            mutate.primal(top_k_vjp, 0, mutate.first_for_all(-2)),
+        ),
+        ("no-row-offset", "I", "typical"): (
+            "The row's offset is not added to its places: all rows write into the first.",
+            top_k_no_row_offset_vjp,
+        ),
+        ("one-short", "I", "typical"): ("The last of the k gets nothing.", top_k_one_short_vjp),
+        ("mask", "K", "ties"): (
+            "All elements that equal the k-th get its cotangent, more than k in all.",
+            top_k_mask_vjp,
+        ),
+        ("block-of-32", "W I", "width-37"): (
+            "Elements from 32 on never take part.",
+            top_k_block_vjp,
+        ),
+    },
 )
 
 # ── variance ─────────────────────────────────────────────────────────────────────────────────
@@ -1274,84 +870,43 @@ def variance_block_mean_vjp(xp, ct, x, *, ddof=0):
     return ct[..., None] * 2 * c / (x.shape[-1] - ddof)
 
 
-VARIANCE = (
-    Mutant(
-        op="variance",
-        name="ddof-ignored",
-        label="P",
-        also=("R",),
-        killer="ddof-2",
-        says="The divisor is d, whatever the correction.",
-        vjp=mutate.attribute(variance_vjp, ddof=0),
-    ),
-    Mutant(
-        op="variance",
-        name="ddof-as-flag",
-        label="P",
-        also=("R",),
-        killer="ddof-2",
-        says="Any correction other than 0 counts as 1.",
-        vjp=mutate.attribute(variance_vjp, ddof=lambda ddof: min(ddof, 1)),
-    ),
-    Mutant(
-        op="variance",
-        name="half",
-        label="F",
-        killer="typical",
-        says="The factor 2 is missing.",
-        vjp=mutate.scaled(variance_vjp, 0, 0.5),
-    ),
-    Mutant(
-        op="variance",
-        name="uncentred",
-        label="T",
-        killer="typical",
-        says="The mean is not subtracted from x.",
-        vjp=variance_uncentred_vjp,
-    ),
-    Mutant(
-        op="variance",
-        name="deviation",
-        label="D",
-        killer="typical",
-        says="The gradient is that of the standard deviation.",
-        vjp=variance_deviation_vjp,
-    ),
-    Mutant(
-        op="variance",
-        name="global-mean",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="The mean of the whole tensor is subtracted from every row.",
-        vjp=variance_global_mean_vjp,
-    ),
-    Mutant(
-        op="variance",
-        name="half-precision-mean",
-        label="O",
-        killer="offset-100",
-        says="The saved mean is stored in half precision.",
-        vjp=variance_half_mean_vjp,
-    ),
-    Mutant(
-        op="variance",
-        name="mean-of-a-block",
-        label="W",
-        also=("V",),
-        killer="width-67",
-        says="The mean leaves out columns from 64 on.",
-        vjp=variance_block_mean_vjp,
-    ),
-    Mutant(
-        op="variance",
-        name="first-row",
-        label="U",
-        also=("I",),
-        killer="typical",
-        says="All rows get the first row's cotangent.",
-        vjp=mutate.cotangent(variance_vjp, mutate.first_for_all(-1)),
-    ),
+MUTANTS += mutant_table(
+    "variance",
+    {
+        ("ddof-ignored", "P R", "ddof-2"): (
+            "The divisor is d, whatever the correction.",
+            mutate.attribute(variance_vjp, ddof=0),
+        ),
+        ("ddof-as-flag", "P R", "ddof-2"): (
+            "Any correction other than 0 counts as 1.",
+            mutate.attribute(variance_vjp, ddof=lambda ddof: min(ddof, 1)),
+        ),
+        ("half", "F", "typical"): ("The factor 2 is missing.", mutate.scaled(variance_vjp, 0, 0.5)),
+        ("uncentred", "T", "typical"): (
+            "The mean is not subtracted from x.",
+            variance_uncentred_vjp,
+        ),
+        ("deviation", "D", "typical"): (
+            "The gradient is that of the standard deviation.",
+            variance_deviation_vjp,
+        ),
+        ("global-mean", "I V", "typical"): (
+            "The mean of the whole tensor is subtracted from every row.",
+            variance_global_mean_vjp,
+        ),
+        ("half-precision-mean", "O", "offset-100"): (
+            "The saved mean is stored in half precision.",
+            variance_half_mean_vjp,
+        ),
+        ("mean-of-a-block", "W V", "width-67"): (
+            "The mean leaves out columns from 64 on.",
+            variance_block_mean_vjp,
+        ),
+        ("first-row", "U I", "typical"): (
+            "All rows get the first row's cotangent.",
+            mutate.cotangent(variance_vjp, mutate.first_for_all(-1)),
+        ),
+    },
 )
 
 # ── l2_norm ──────────────────────────────────────────────────────────────────────────────────
@@ -1398,98 +953,42 @@ def l2_norm_block_vjp(xp, ct, x):
     return ct[..., None] * xp.where(y > 0, x / xp.where(y > 0, y, 1.0), 0.0)
 
 
-L2_NORM = (
-    Mutant(
-        op="l2_norm",
-        name="unguarded",
-        label="N",
-        also=("K",),
-        killer="zero-vector",
-        says="x is divided by its norm at the origin too: 0/0.",
-        modelled_on="jax.numpy.linalg.norm at 0",
-        vjp=l2_norm_unguarded_vjp,
-    ),
-    Mutant(
-        op="l2_norm",
-        name="eps-inside",
-        label="E",
-        killer="beside-zero",
-        says="1e-12 is added under the root.",
-        vjp=l2_norm_eps_inside_vjp,
-    ),
-    Mutant(
-        op="l2_norm",
-        name="eps-added",
-        label="E",
-        killer="beside-zero",
-        says="1e-6 is added to the norm.",
-        vjp=l2_norm_eps_added_vjp,
-    ),
-    Mutant(
-        op="l2_norm",
-        name="squared",
-        label="D",
-        killer="typical",
-        says="The gradient is that of the squared norm.",
-        vjp=l2_norm_squared_vjp,
-    ),
-    Mutant(
-        op="l2_norm",
-        name="ones-at-zero",
-        label="K",
-        killer="zero-vector",
-        says="At the origin every element gets the cotangent: longer than a unit vector.",
-        vjp=l2_norm_ones_vjp,
-    ),
-    Mutant(
-        op="l2_norm",
-        name="sign",
-        label="D",
-        killer="typical",
-        says="The gradient is that of the sum of magnitudes.",
-        vjp=l2_norm_sign_vjp,
-    ),
-    Mutant(
-        op="l2_norm",
-        name="whole-tensor",
-        label="I",
-        also=("V",),
-        killer="typical",
-        says="All rows are divided by the norm of the whole tensor.",
-        vjp=l2_norm_global_vjp,
-    ),
-    Mutant(
-        op="l2_norm",
-        name="short-is-none",
-        label="O",
-        also=("D",),
-        killer="beside-zero",
-        says="A vector shorter than 1e-4 is taken for zero.",
-        vjp=l2_norm_short_is_none_vjp,
-    ),
-    Mutant(
-        op="l2_norm",
-        name="block-of-64",
-        label="W",
-        also=("V",),
-        killer="width-67",
-        says="The norm leaves out elements from 64 on.",
-        vjp=l2_norm_block_vjp,
-    ),
-)
-
-MUTANTS = (
-    *SUM,
-    *SUM_ROWS,
-    *MEAN,
-    *REPEAT,
-    *MAX,
-    *PROD,
-    *LOGSUMEXP,
-    *CUMSUM,
-    *CUMPROD,
-    *SORT,
-    *TOP_K,
-    *VARIANCE,
-    *L2_NORM,
+MUTANTS += mutant_table(
+    "l2_norm",
+    {
+        ("unguarded", "N K", "zero-vector"): (
+            "x is divided by its norm at the origin too: 0/0.",
+            l2_norm_unguarded_vjp,
+            {"modelled_on": "jax.numpy.linalg.norm at 0"},
+        ),
+        ("eps-inside", "E", "beside-zero"): (
+            "1e-12 is added under the root.",
+            l2_norm_eps_inside_vjp,
+        ),
+        ("eps-added", "E", "beside-zero"): ("1e-6 is added to the norm.", l2_norm_eps_added_vjp),
+        ("squared", "D", "typical"): (
+            "The gradient is that of the squared norm.",
+            l2_norm_squared_vjp,
+        ),
+        ("ones-at-zero", "K", "zero-vector"): (
+            "At the origin every element gets the cotangent: longer than a unit vector.",
+            l2_norm_ones_vjp,
+        ),
+        ("sign", "D", "typical"): (
+            "The gradient is that of the sum of magnitudes.",
+            l2_norm_sign_vjp,
+        ),
+        ("whole-tensor", "I V", "typical"): (
+            "All rows are divided by the norm of the whole tensor.",
+            l2_norm_global_vjp,
+        ),
+        ("short-is-none", "O D", "beside-zero"): (
+            "A vector shorter than 1e-4 is taken for zero.",
+            l2_norm_short_is_none_vjp,
+        ),
+        ("block-of-64", "W V", "width-67"): (
+            "The norm leaves out elements from 64 on.",
+            l2_norm_block_vjp,
+        ),
+    },
 )

@@ -13,45 +13,38 @@ from gradcheck.numerics.arithmetic import F64
 from gradcheck.power import mutate
 from gradcheck.power.mutate import Vjp
 from gradcheck.spec import Array, OpSpec
-from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant import Mutant, mutant_table
 from gradcheck_cases import shape
+
+MUTANTS: tuple[Mutant, ...] = ()
+
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _averaged(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-    """One number for the whole cotangent."""
+    """The mean of the cotangent in every place."""
     return xp.broadcast_to(xp.sum(ct) / max(ct.size, 1), ct.shape)
 
 
 def _common(spec: OpSpec, killer: str, index: int = 0) -> tuple[Mutant, ...]:
-    """What can go wrong in any of them, whatever it moves."""
-    return (
-        Mutant(
-            op=spec.name,
-            name="never-cleared",
-            label="A",
-            killer=killer,
-            says="The gradient is added to a buffer that is never cleared.",
-            make=mutate.accumulated(spec.vjp, index),
-        ),
-        Mutant(
-            op=spec.name,
-            name="upstream-averaged",
-            label="U",
-            killer=killer,
-            says="The mean of the cotangent stands for all of it.",
-            vjp=mutate.cotangent(spec.vjp, _averaged),
-        ),
+    """Mutants of every operator of the family."""
+    return mutant_table(
+        spec.name,
+        {
+            ("never-cleared", "A", killer): (
+                "The gradient is added to a buffer that is never cleared.",
+                {"make": mutate.accumulated(spec.vjp, index)},
+            ),
+            ("upstream-averaged", "U", killer): (
+                "The mean of the cotangent stands for all of it.",
+                mutate.cotangent(spec.vjp, _averaged),
+            ),
+        },
     )
 
 
-def _only(xp: Any, x: Any, keep: Array) -> Any:
-    """Only where the flat mask `keep` holds; 0 elsewhere."""
-    return xp.where(keep.reshape(x.shape), x, 0.0)
-
-
-# ── dup, cpy, cont ───────────────────────────────────────────────────────────────────────────
+# ── dup ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def dup_primal_vjp(xp, ct, x):
@@ -60,6 +53,42 @@ def dup_primal_vjp(xp, ct, x):
 
 def dup_threads_vjp(xp, ct, x):
     return ct if ct.size >= 4 else xp.zeros_like(ct)
+
+
+MUTANTS += _common(shape.dup, "typical")
+MUTANTS += mutant_table(
+    "dup",
+    {
+        ("fewer-elements-than-threads", "W A G", "single"): (
+            "With less than one element for each of four threads nothing is copied.",
+            dup_threads_vjp,
+            {
+                "modelled_on": (
+                    "ggml's commit log: ggml_compute_forward_dup_same_cont, nelements < nthreads"
+                )
+            },
+        ),
+        ("whole-blocks-only", "W A", "odd-length"): (
+            "What is left over after the last block of four is not copied.",
+            mutate.output(shape.dup_vjp, 0, mutate.whole_blocks(4)),
+        ),
+        ("primal", "U", "typical"): (
+            "The operand is copied once more, in place of its cotangent.",
+            dup_primal_vjp,
+        ),
+        ("through-four-bits", "O", "typical"): (
+            "The copy goes through a type of four significant bits, as float8 is.",
+            mutate.output(shape.dup_vjp, 0, mutate.rounded(4)),
+        ),
+    },
+)
+
+# ── cpy ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _only(xp: Any, x: Any, keep: Array) -> Any:
+    """Only where the flat mask `keep` holds; 0 elsewhere."""
+    return xp.where(keep.reshape(x.shape), x, 0.0)
 
 
 def cpy_destination_too_vjp(xp, ct, a, b):
@@ -82,6 +111,40 @@ def cpy_first_row_vjp(xp, ct, a, b):
     keep = np.arange(math.prod(ct.shape[-3:])) < first
     keep = np.broadcast_to(keep, (math.prod(ct.shape[:-3]), keep.size))
     return xp.reshape(_only(xp, ct, keep), a.shape), xp.zeros_like(b)
+
+
+MUTANTS += _common(shape.cpy, "typical")
+MUTANTS += mutant_table(
+    "cpy",
+    {
+        ("swapped", "G", "single"): (
+            "The destination gets the gradient, the source gets zeros.",
+            mutate.swapped(shape.cpy_vjp, 0, 1),
+        ),
+        ("destination-too", "T G", "into-zeros"): (
+            "The destination gets the cotangent as well, as if it had been added to.",
+            cpy_destination_too_vjp,
+        ),
+        ("source-forgotten", "G", "typical"): (
+            "No gradient reaches the source: the operation counts as one that reads nothing.",
+            mutate.output(shape.cpy_vjp, 0, mutate.zeros),
+        ),
+        ("left-in-shape", "L", "reshaped"): (
+            "The source's gradient is left in the destination's shape.",
+            cpy_left_in_shape_vjp,
+        ),
+        ("column-major", "L", "reshaped"): (
+            "The gradient goes back into the source's shape in column-major order.",
+            cpy_column_major_vjp,
+        ),
+        ("first-row-only", "I A", "typical"): (
+            "One row of the destination is copied back, the others are not.",
+            cpy_first_row_vjp,
+        ),
+    },
+)
+
+# ── cont ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def cont_strides_vjp(xp, ct, x, *, axes=(0, 1, 2)):
@@ -110,149 +173,39 @@ def cont_primal_vjp(xp, ct, x, *, axes=(0, 1, 2)):
     return x
 
 
-COPIES = (
-    *_common(shape.dup, "typical"),
-    Mutant(
-        op="dup",
-        name="fewer-elements-than-threads",
-        label="W",
-        also=("A", "G"),
-        killer="single",
-        says="With less than one element for each of four threads nothing is copied.",
-        modelled_on="ggml's commit log: ggml_compute_forward_dup_same_cont, nelements < nthreads",
-        vjp=dup_threads_vjp,
-    ),
-    Mutant(
-        op="dup",
-        name="whole-blocks-only",
-        label="W",
-        also=("A",),
-        killer="odd-length",
-        says="What is left over after the last block of four is not copied.",
-        vjp=mutate.output(shape.dup_vjp, 0, mutate.whole_blocks(4)),
-    ),
-    Mutant(
-        op="dup",
-        name="primal",
-        label="U",
-        killer="typical",
-        says="The operand is copied once more, in place of its cotangent.",
-        vjp=dup_primal_vjp,
-    ),
-    Mutant(
-        op="dup",
-        name="through-four-bits",
-        label="O",
-        killer="typical",
-        says="The copy goes through a type of four significant bits, as float8 is.",
-        vjp=mutate.output(shape.dup_vjp, 0, mutate.rounded(4)),
-    ),
-    *_common(shape.cpy, "typical"),
-    Mutant(
-        op="cpy",
-        name="swapped",
-        label="G",
-        killer="single",
-        says="The destination gets the gradient, the source gets zeros.",
-        vjp=mutate.swapped(shape.cpy_vjp, 0, 1),
-    ),
-    Mutant(
-        op="cpy",
-        name="destination-too",
-        label="T",
-        also=("G",),
-        killer="into-zeros",
-        says="The destination gets the cotangent as well, as if it had been added to.",
-        vjp=cpy_destination_too_vjp,
-    ),
-    Mutant(
-        op="cpy",
-        name="source-forgotten",
-        label="G",
-        killer="typical",
-        says="No gradient reaches the source: the operation counts as one that reads nothing.",
-        vjp=mutate.output(shape.cpy_vjp, 0, mutate.zeros),
-    ),
-    Mutant(
-        op="cpy",
-        name="left-in-shape",
-        label="L",
-        killer="reshaped",
-        says="The source's gradient is left in the destination's shape.",
-        vjp=cpy_left_in_shape_vjp,
-    ),
-    Mutant(
-        op="cpy",
-        name="column-major",
-        label="L",
-        killer="reshaped",
-        says="The gradient goes back into the source's shape in column-major order.",
-        vjp=cpy_column_major_vjp,
-    ),
-    Mutant(
-        op="cpy",
-        name="first-row-only",
-        label="I",
-        also=("A",),
-        killer="typical",
-        says="One row of the destination is copied back, the others are not.",
-        vjp=cpy_first_row_vjp,
-    ),
-    *_common(shape.cont, "typical"),
-    Mutant(
-        op="cont",
-        name="strides-ignored",
-        label="L",
-        killer="transposed-square",
-        says="The cotangent is written one by one into memory, whatever the operand's strides.",
-        modelled_on="ggml's commit log: add with transposed tensors, before its fix",
-        vjp=cont_strides_vjp,
-    ),
-    Mutant(
-        op="cont",
-        name="permutation-for-its-inverse",
-        label="L",
-        killer="cycle-cube",
-        says="The cotangent's axes are permuted as forward permutes, not back.",
-        vjp=cont_forward_axes_vjp,
-    ),
-    Mutant(
-        op="cont",
-        name="last-two-axes-only",
-        label="L",
-        killer="reversed",
-        says="Any permutation is taken for an exchange of the last two axes.",
-        vjp=cont_last_two_vjp,
-    ),
-    Mutant(
-        op="cont",
-        name="axes-from-the-front",
-        label="I",
-        also=("L", "W"),
-        killer="batched",
-        says="Axes are counted from the front, batch axes included.",
-        vjp=cont_from_front_vjp,
-    ),
-    Mutant(
-        op="cont",
-        name="unit-axis-is-contiguous",
-        label="W",
-        also=("L",),
-        killer="one-wide",
-        says="An operand with an axis of size 1 counts as contiguous in any order.",
-        vjp=cont_unit_axis_vjp,
-    ),
-    Mutant(
-        op="cont",
-        name="primal",
-        label="U",
-        killer="typical",
-        says="The operand is returned in place of its cotangent.",
-        vjp=cont_primal_vjp,
-    ),
+MUTANTS += _common(shape.cont, "typical")
+MUTANTS += mutant_table(
+    "cont",
+    {
+        ("strides-ignored", "L", "transposed-square"): (
+            "The cotangent is written one by one into memory, whatever the operand's strides.",
+            cont_strides_vjp,
+            {"modelled_on": "ggml's commit log: add with transposed tensors, before its fix"},
+        ),
+        ("permutation-for-its-inverse", "L", "cycle-cube"): (
+            "The cotangent's axes are permuted as forward permutes, not back.",
+            cont_forward_axes_vjp,
+        ),
+        ("last-two-axes-only", "L", "reversed"): (
+            "Any permutation is taken for an exchange of the last two axes.",
+            cont_last_two_vjp,
+        ),
+        ("axes-from-the-front", "I L W", "batched"): (
+            "Axes are counted from the front, batch axes included.",
+            cont_from_front_vjp,
+        ),
+        ("unit-axis-is-contiguous", "W L", "one-wide"): (
+            "An operand with an axis of size 1 counts as contiguous in any order.",
+            cont_unit_axis_vjp,
+        ),
+        ("primal", "U", "typical"): (
+            "The operand is returned in place of its cotangent.",
+            cont_primal_vjp,
+        ),
+    },
 )
 
-# ── reshape, transpose, permute ──────────────────────────────────────────────────────────────
+# ── reshape ──────────────────────────────────────────────────────────────────────────────────
 
 
 def reshape_left_vjp(xp, ct, x, *, shape=(-1,)):
@@ -284,6 +237,36 @@ def reshape_rank_3_vjp(xp, ct, x, *, shape=(-1,)):
     return xp.reshape(xp.where(keep, ct, 0.0), x.shape)
 
 
+MUTANTS += _common(shape.reshape, "typical")
+MUTANTS += mutant_table(
+    "reshape",
+    {
+        ("left-in-shape", "L", "typical"): (
+            "The gradient is left in the shape of y.",
+            reshape_left_vjp,
+        ),
+        ("column-major", "L", "to-2d"): (
+            "The gradient goes back into the operand's shape in column-major order.",
+            reshape_column_major_vjp,
+        ),
+        ("transposition", "L", "exchanged"): (
+            "Where only two axes seem exchanged, they are transposed back.",
+            reshape_transposed_vjp,
+        ),
+        ("batch-innermost", "I L W", "batched"): (
+            "Elements are counted with the batch as the innermost axis.",
+            reshape_batch_inside_vjp,
+        ),
+        ("rank-3-at-most", "W I", "to-4d"): (
+            "The loops cover three axes; of a fourth, only the first slice comes back.",
+            reshape_rank_3_vjp,
+        ),
+    },
+)
+
+# ── transpose ────────────────────────────────────────────────────────────────────────────────
+
+
 def transpose_reinterpreted_vjp(xp, ct, x):
     return xp.reshape(ct, x.shape)
 
@@ -307,6 +290,36 @@ def transpose_upper_vjp(xp, ct, x):
     m, n = x.shape[-2:]
     g = xp.swapaxes(ct, -1, -2)
     return xp.where(np.tri(m, n, dtype=bool), g, xp.swapaxes(g, -1, -2)) if m == n else g
+
+
+MUTANTS += _common(shape.transpose, "typical")
+MUTANTS += mutant_table(
+    "transpose",
+    {
+        ("reinterpreted", "L", "square"): (
+            "The memory is given the other shape, and nothing is moved.",
+            transpose_reinterpreted_vjp,
+        ),
+        ("all-axes-reversed", "L I W", "cube"): (
+            "All axes are reversed, those of the batch too.",
+            transpose_reversed_vjp,
+        ),
+        ("first-two-axes", "I L W", "cube"): (
+            "The first two axes are exchanged, not the last two.",
+            transpose_first_two_vjp,
+        ),
+        ("whole-tiles-only", "W A", "typical"): (
+            "Tiles of 2 by 2 are transposed; what is left over at the edges is not.",
+            transpose_tiles_vjp,
+        ),
+        ("in-place", "X V", "square"): (
+            "A square is transposed in place without a spare copy, so one triangle appears twice.",
+            transpose_upper_vjp,
+        ),
+    },
+)
+
+# ── permute ──────────────────────────────────────────────────────────────────────────────────
 
 
 def permute_forward_vjp(xp, ct, x, *, axes=(0, 1, 2, 3), form="source"):
@@ -341,173 +354,51 @@ def _other_form(axes: Any, form: str) -> str:
     return "source" if form == "destination" else "destination"
 
 
-REARRANGEMENTS = (
-    *_common(shape.reshape, "typical"),
-    Mutant(
-        op="reshape",
-        name="left-in-shape",
-        label="L",
-        killer="typical",
-        says="The gradient is left in the shape of y.",
-        vjp=reshape_left_vjp,
-    ),
-    Mutant(
-        op="reshape",
-        name="column-major",
-        label="L",
-        killer="to-2d",
-        says="The gradient goes back into the operand's shape in column-major order.",
-        vjp=reshape_column_major_vjp,
-    ),
-    Mutant(
-        op="reshape",
-        name="transposition",
-        label="L",
-        killer="exchanged",
-        says="Where only two axes seem exchanged, they are transposed back.",
-        vjp=reshape_transposed_vjp,
-    ),
-    Mutant(
-        op="reshape",
-        name="batch-innermost",
-        label="I",
-        also=("L", "W"),
-        killer="batched",
-        says="Elements are counted with the batch as the innermost axis.",
-        vjp=reshape_batch_inside_vjp,
-    ),
-    Mutant(
-        op="reshape",
-        name="rank-3-at-most",
-        label="W",
-        also=("I",),
-        killer="to-4d",
-        says="The loops cover three axes; of a fourth, only the first slice comes back.",
-        vjp=reshape_rank_3_vjp,
-    ),
-    *_common(shape.transpose, "typical"),
-    Mutant(
-        op="transpose",
-        name="reinterpreted",
-        label="L",
-        killer="square",
-        says="The memory is given the other shape, and nothing is moved.",
-        vjp=transpose_reinterpreted_vjp,
-    ),
-    Mutant(
-        op="transpose",
-        name="all-axes-reversed",
-        label="L",
-        also=("I", "W"),
-        killer="cube",
-        says="All axes are reversed, those of the batch too.",
-        vjp=transpose_reversed_vjp,
-    ),
-    Mutant(
-        op="transpose",
-        name="first-two-axes",
-        label="I",
-        also=("L", "W"),
-        killer="cube",
-        says="The first two axes are exchanged, not the last two.",
-        vjp=transpose_first_two_vjp,
-    ),
-    Mutant(
-        op="transpose",
-        name="whole-tiles-only",
-        label="W",
-        also=("A",),
-        killer="typical",
-        says="Tiles of 2 by 2 are transposed; what is left over at the edges is not.",
-        vjp=transpose_tiles_vjp,
-    ),
-    Mutant(
-        op="transpose",
-        name="in-place",
-        label="X",
-        also=("V",),
-        killer="square",
-        says="A square is transposed in place without a spare copy, so one triangle appears twice.",
-        vjp=transpose_upper_vjp,
-    ),
-    *_common(shape.permute, "identity"),
-    Mutant(
-        op="permute",
-        name="permutation-for-its-inverse",
-        label="L",
-        also=("P",),
-        killer="cycle-3",
-        says="The cotangent's axes are permuted as forward permutes, not back.",
-        vjp=permute_forward_vjp,
-    ),
-    Mutant(
-        op="permute",
-        name="strides-ignored",
-        label="L",
-        killer="hypercube",
-        says="The cotangent is written one by one into memory, whatever the strides.",
-        vjp=permute_reinterpreted_vjp,
-    ),
-    Mutant(
-        op="permute",
-        name="right-for-3-cycles",
-        label="L",
-        killer="cycle-4",
-        says="The inverse is the permutation applied twice, which is right for 3-cycles alone.",
-        vjp=permute_twice_vjp,
-    ),
-    Mutant(
-        op="permute",
-        name="other-systems-axes",
-        label="P",
-        also=("L",),
-        killer="cycle-3",
-        says="Where an axis comes from is taken for where it goes to.",
-        vjp=mutate.attribute(shape.permute_vjp, form=_other_form),
-    ),
-    Mutant(
-        op="permute",
-        name="last-pair-only",
-        label="L",
-        killer="swap-pairs",
-        says="Of several exchanges only that of the last two axes is undone.",
-        vjp=permute_last_pair_vjp,
-    ),
-    Mutant(
-        op="permute",
-        name="axes-from-the-front",
-        label="I",
-        also=("L", "W"),
-        killer="batched",
-        says="Axes are counted from the front, batch axes included.",
-        vjp=permute_from_front_vjp,
-    ),
-    Mutant(
-        op="permute",
-        name="axes-from-the-end",
-        label="I",
-        also=("L",),
-        killer="cycle-3-back",
-        says="The inverse is right but for the count of the axes, which runs from the innermost.",
-        dialects=("source",),
-        vjp=permute_from_the_end_vjp,
-    ),
-    Mutant(
-        op="permute",
-        name="default-order",
-        label="P",
-        also=("L",),
-        killer="hypercube",
-        says="The axes' order is at its default in backward.",
-        vjp=mutate.attribute(shape.permute_vjp, axes=(0, 1, 2, 3)),
-    ),
+MUTANTS += _common(shape.permute, "identity")
+MUTANTS += mutant_table(
+    "permute",
+    {
+        ("permutation-for-its-inverse", "L P", "cycle-3"): (
+            "The cotangent's axes are permuted as forward permutes, not back.",
+            permute_forward_vjp,
+        ),
+        ("strides-ignored", "L", "hypercube"): (
+            "The cotangent is written one by one into memory, whatever the strides.",
+            permute_reinterpreted_vjp,
+        ),
+        ("right-for-3-cycles", "L", "cycle-4"): (
+            "The inverse is the permutation applied twice, which is right for 3-cycles alone.",
+            permute_twice_vjp,
+        ),
+        ("other-systems-axes", "P L", "cycle-3"): (
+            "Where an axis comes from is taken for where it goes to.",
+            mutate.attribute(shape.permute_vjp, form=_other_form),
+        ),
+        ("last-pair-only", "L", "swap-pairs"): (
+            "Of several exchanges only that of the last two axes is undone.",
+            permute_last_pair_vjp,
+        ),
+        ("axes-from-the-front", "I L W", "batched"): (
+            "Axes are counted from the front, batch axes included.",
+            permute_from_front_vjp,
+        ),
+        ("axes-from-the-end", "I L", "cycle-3-back"): (
+            "The inverse is right but for the count of the axes, which runs from the innermost.",
+            permute_from_the_end_vjp,
+            {"dialects": ("source",)},
+        ),
+        ("default-order", "P L", "hypercube"): (
+            "The axes' order is at its default in backward.",
+            mutate.attribute(shape.permute_vjp, axes=(0, 1, 2, 3)),
+        ),
+    },
 )
 
-# ── concat, diag ─────────────────────────────────────────────────────────────────────────────
+# ── concat ───────────────────────────────────────────────────────────────────────────────────
 
 
 def concat_shifted_vjp(xp, ct, x, y, *, axis=-1):
-    # The boundary lies one too far: x's part starts at its second element.
+    # The boundary is off by one: x's part starts at its second element.
     dx, _ = shape.concat_vjp(xp, np.roll(ct, -1, axis), x, y, axis=axis)
     return dx, shape.concat_vjp(xp, ct, x, y, axis=axis)[1]
 
@@ -534,6 +425,48 @@ def concat_unit_vjp(xp, ct, x, y, *, axis=-1):
 
 def concat_from_front_vjp(xp, ct, x, y, *, axis=-1):
     return shape.concat_vjp(xp, ct, x, y, axis=3 + axis - ct.ndim)
+
+
+MUTANTS += _common(shape.concat, "typical")
+MUTANTS += mutant_table(
+    "concat",
+    {
+        ("swapped", "G", "same-size"): (
+            "Each operand gets the other one's part.",
+            mutate.swapped(shape.concat_vjp, 0, 1),
+        ),
+        ("start-off-by-one", "I", "typical"): (
+            "The first operand's part starts one element late.",
+            concat_shifted_vjp,
+        ),
+        ("no-offset", "I", "typical"): (
+            "The second operand's part is read from the start, without the offset.",
+            concat_no_offset_vjp,
+        ),
+        ("memory-cut-in-two", "L", "middle-axis"): (
+            "The cotangent's memory is cut into two pieces, right for the outermost axis alone.",
+            concat_memory_vjp,
+        ),
+        ("axis-default", "P", "cube"): (
+            "The axis is at its default in backward.",
+            mutate.attribute(shape.concat_vjp, axis=-1),
+        ),
+        ("axis-from-the-front", "I W", "batched"): (
+            "The axis is counted from the front, batch axes included.",
+            concat_from_front_vjp,
+        ),
+        ("never-empty", "W I", "empty-part"): (
+            "A part of size 0 is skipped over as if it had one element.",
+            concat_never_empty_vjp,
+        ),
+        ("unit-part-broadcast", "B W", "one-wide"): (
+            "A part of size 1 is taken for one that was broadcast, and gets the sum of all.",
+            concat_unit_vjp,
+        ),
+    },
+)
+
+# ── diag ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def diag_row_sum_vjp(xp, ct, x, *, offset=0):
@@ -564,136 +497,36 @@ def diag_trace_vjp(xp, ct, x, *, offset=0):
     return xp.broadcast_to(xp.sum(g, axis=-1, keepdims=True), g.shape)
 
 
-JOINTS = (
-    *_common(shape.concat, "typical"),
-    Mutant(
-        op="concat",
-        name="swapped",
-        label="G",
-        killer="same-size",
-        says="Each operand gets the other one's part.",
-        vjp=mutate.swapped(shape.concat_vjp, 0, 1),
-    ),
-    Mutant(
-        op="concat",
-        name="start-off-by-one",
-        label="I",
-        killer="typical",
-        says="The first operand's part starts one element late.",
-        vjp=concat_shifted_vjp,
-    ),
-    Mutant(
-        op="concat",
-        name="no-offset",
-        label="I",
-        killer="typical",
-        says="The second operand's part is read from the start, without the offset.",
-        vjp=concat_no_offset_vjp,
-    ),
-    Mutant(
-        op="concat",
-        name="memory-cut-in-two",
-        label="L",
-        killer="middle-axis",
-        says="The cotangent's memory is cut into two pieces, right for the outermost axis alone.",
-        vjp=concat_memory_vjp,
-    ),
-    Mutant(
-        op="concat",
-        name="axis-default",
-        label="P",
-        killer="cube",
-        says="The axis is at its default in backward.",
-        vjp=mutate.attribute(shape.concat_vjp, axis=-1),
-    ),
-    Mutant(
-        op="concat",
-        name="axis-from-the-front",
-        label="I",
-        also=("W",),
-        killer="batched",
-        says="The axis is counted from the front, batch axes included.",
-        vjp=concat_from_front_vjp,
-    ),
-    Mutant(
-        op="concat",
-        name="never-empty",
-        label="W",
-        also=("I",),
-        killer="empty-part",
-        says="A part of size 0 is skipped over as if it had one element.",
-        vjp=concat_never_empty_vjp,
-    ),
-    Mutant(
-        op="concat",
-        name="unit-part-broadcast",
-        label="B",
-        also=("W",),
-        killer="one-wide",
-        says="A part of size 1 is taken for one that was broadcast, and gets the sum of all.",
-        vjp=concat_unit_vjp,
-    ),
-    *_common(shape.diag, "typical"),
-    Mutant(
-        op="diag",
-        name="row-sums",
-        label="D",
-        also=("T",),
-        killer="typical",
-        says="Each element gets its whole row of the cotangent, off the diagonal too.",
-        vjp=diag_row_sum_vjp,
-    ),
-    Mutant(
-        op="diag",
-        name="offset-ignored",
-        label="P",
-        killer="above",
-        says="The main diagonal is read, whatever the offset.",
-        vjp=diag_main_vjp,
-    ),
-    Mutant(
-        op="diag",
-        name="offset-without-sign",
-        label="P",
-        also=("I",),
-        killer="below",
-        says="A diagonal below the main one is read above it.",
-        vjp=mutate.attribute(shape.diag_vjp, offset=lambda **attrs: abs(attrs["offset"])),
-    ),
-    Mutant(
-        op="diag",
-        name="first-of-batch",
-        label="I",
-        also=("U",),
-        killer="batched",
-        says="Every matrix of a batch is read as the first one.",
-        vjp=diag_first_vjp,
-    ),
-    Mutant(
-        op="diag",
-        name="found-by-value",
-        label="D",
-        killer="with-zeros",
-        says="The diagonal is where y is not 0, so a zero in x gets no gradient.",
-        vjp=diag_where_not_zero_vjp,
-    ),
-    Mutant(
-        op="diag",
-        name="second-on",
-        label="I",
-        killer="single",
-        says="The loop starts at 1.",
-        vjp=diag_second_on_vjp,
-    ),
-    Mutant(
-        op="diag",
-        name="trace",
-        label="D",
-        also=("T",),
-        killer="typical",
-        says="Every element gets the sum along the diagonal.",
-        vjp=diag_trace_vjp,
-    ),
+MUTANTS += _common(shape.diag, "typical")
+MUTANTS += mutant_table(
+    "diag",
+    {
+        ("row-sums", "D T", "typical"): (
+            "Each element gets its whole row of the cotangent, off the diagonal too.",
+            diag_row_sum_vjp,
+        ),
+        ("offset-ignored", "P", "above"): (
+            "The main diagonal is read, whatever the offset.",
+            diag_main_vjp,
+        ),
+        ("offset-without-sign", "P I", "below"): (
+            "A diagonal below the main one is read above it.",
+            mutate.attribute(shape.diag_vjp, offset=lambda **attrs: abs(attrs["offset"])),
+        ),
+        ("first-of-batch", "I U", "batched"): (
+            "Every matrix of a batch is read as the first one.",
+            diag_first_vjp,
+        ),
+        ("found-by-value", "D", "with-zeros"): (
+            "The diagonal is where y is not 0, so a zero in x gets no gradient.",
+            diag_where_not_zero_vjp,
+        ),
+        ("second-on", "I", "single"): ("The loop starts at 1.", diag_second_on_vjp),
+        ("trace", "D T", "typical"): (
+            "Every element gets the sum along the diagonal.",
+            diag_trace_vjp,
+        ),
+    },
 )
 
 # ── views ────────────────────────────────────────────────────────────────────────────────────
@@ -762,85 +595,63 @@ def _as_it_is(xp: Any, ct: Any, core: tuple[int, ...], places: Array) -> Any:
 
 
 def _views(spec: OpSpec) -> tuple[Mutant, ...]:
-    """What goes wrong in a view of any rank."""
+    """Mutants of a view of any rank."""
     return (
         *_common(spec, "typical"),
-        Mutant(
-            op=spec.name,
-            name="offset-ignored",
-            label="P",
-            killer="typical",
-            says="The gradient goes to the front, whatever the offset.",
-            vjp=mutate.attribute(spec.vjp, offset=0),
-        ),
-        Mutant(
-            op=spec.name,
-            name="offset-in-bytes",
-            label="P",
-            also=("I",),
-            killer="typical",
-            says="The offset, in elements, is divided by the size of one.",
-            vjp=mutate.attribute(spec.vjp, offset=lambda offset, **attrs: offset // 4),
-        ),
-        Mutant(
-            op=spec.name,
-            name="left-in-shape",
-            label="L",
-            killer="typical",
-            says="The gradient is left in the shape of the view.",
-            vjp=_placing(spec, _as_it_is),
-        ),
-        Mutant(
-            op=spec.name,
-            name="last-element-dropped",
-            label="I",
-            killer="typical",
-            says="The loop over the view stops one short.",
-            vjp=_placing(spec, _write_short),
-        ),
-        Mutant(
-            op=spec.name,
-            name="not-initialised",
-            label="A",
-            killer="typical",
-            says="What the view does not touch keeps what its memory held, here 1.",
-            vjp=_placing(spec, _write_on_top),
+        *mutant_table(
+            spec.name,
+            {
+                ("offset-ignored", "P", "typical"): (
+                    "The gradient goes to the front, whatever the offset.",
+                    mutate.attribute(spec.vjp, offset=0),
+                ),
+                ("offset-in-bytes", "P I", "typical"): (
+                    "The offset, in elements, is divided by the size of one.",
+                    mutate.attribute(spec.vjp, offset=lambda offset, **attrs: offset // 4),
+                ),
+                ("left-in-shape", "L", "typical"): (
+                    "The gradient is left in the shape of the view.",
+                    _placing(spec, _as_it_is),
+                ),
+                ("last-element-dropped", "I", "typical"): (
+                    "The loop over the view stops one short.",
+                    _placing(spec, _write_short),
+                ),
+                ("not-initialised", "A", "typical"): (
+                    "What the view does not touch keeps what its memory held, here 1.",
+                    _placing(spec, _write_on_top),
+                ),
+            },
         ),
     )
 
 
 def _strided(spec: OpSpec, overlapping: str) -> tuple[Mutant, ...]:
-    """What goes wrong with strides, and where they overlap."""
+    """Mutants of a view with strides, which may overlap."""
     return (
         *_views(spec),
-        Mutant(
-            op=spec.name,
-            name="overwritten",
-            label="A",
-            also=("DI",),
-            killer=overlapping,
-            says="Where places of the view overlap, the last one stays.",
-            modelled_on="ggml's acc, which a view's backward calls: dst = src0 + src1 row by row, "
-            "not dst += src1",
-            vjp=_placing(spec, _write_last),
-        ),
-        Mutant(
-            op=spec.name,
-            name="mean-of-overlap",
-            label="R",
-            also=("DI",),
-            killer=overlapping,
-            says="Where places of the view overlap, their mean is taken.",
-            vjp=_placing(spec, _write_mean),
-        ),
-        Mutant(
-            op=spec.name,
-            name="packed",
-            label="L",
-            also=("I", "P"),
-            killer="typical",
-            says="The view's rows are written one after another, without their strides.",
-            vjp=_placing(spec, _write_packed),
+        *mutant_table(
+            spec.name,
+            {
+                ("overwritten", "A DI", overlapping): (
+                    "Where places of the view overlap, the last one stays.",
+                    _placing(spec, _write_last),
+                    {
+                        "modelled_on": (
+                            "ggml's acc, which a view's backward calls: dst = src0 + src1 row by "
+                            "row, not dst += src1"
+                        )
+                    },
+                ),
+                ("mean-of-overlap", "R DI", overlapping): (
+                    "Where places of the view overlap, their mean is taken.",
+                    _placing(spec, _write_mean),
+                ),
+                ("packed", "L I P", "typical"): (
+                    "The view's rows are written one after another, without their strides.",
+                    _placing(spec, _write_packed),
+                ),
+            },
         ),
     )
 
@@ -855,108 +666,88 @@ def view_1d_whole_rows_vjp(xp, ct, x, *, ne0=None, offset=0):
     return shape.view_1d_vjp(xp, ct, x, ne0=ct.shape[-1], offset=offset // row * row)
 
 
+MUTANTS += _views(shape.view_1d)
+MUTANTS += mutant_table(
+    "view_1d",
+    {
+        ("offset-in-rows", "I P", "inside-a-row"): (
+            "The offset is rounded to the start of a row.",
+            view_1d_whole_rows_vjp,
+        ),
+        ("first-of-batch", "I W", "batched"): (
+            "Only the first of a batch gets its gradient.",
+            mutate.output(shape.view_1d.vjp, 0, mutate.first_entry(2)),
+        ),
+    },
+)
+
+# ── view_2d ──────────────────────────────────────────────────────────────────────────────────
+
+
 def view_2d_nb1_of_view_vjp(xp, ct, x, *, ne0=None, ne1=None, nb1=None, offset=0):
     return shape.view_2d_vjp(xp, ct, x, ne0=ne0, ne1=ne1, nb1=ct.shape[-1], offset=offset)
 
 
-VIEWS = (
-    *_views(shape.view_1d),
-    Mutant(
-        op="view_1d",
-        name="offset-in-rows",
-        label="I",
-        also=("P",),
-        killer="inside-a-row",
-        says="The offset is rounded to the start of a row.",
-        vjp=view_1d_whole_rows_vjp,
-    ),
-    Mutant(
-        op="view_1d",
-        name="first-of-batch",
-        label="I",
-        also=("W",),
-        killer="batched",
-        says="Only the first of a batch gets its gradient.",
-        vjp=mutate.output(shape.view_1d.vjp, 0, mutate.first_entry(2)),
-    ),
-    *_strided(shape.view_2d, "overlapping"),
-    Mutant(
-        op="view_2d",
-        name="nb1-default",
-        label="P",
-        killer="every-second-row",
-        says="The row stride is the operand's own, whatever nb1.",
-        vjp=mutate.attribute(shape.view_2d_vjp, nb1=None),
-    ),
-    Mutant(
-        op="view_2d",
-        name="nb1-of-the-view",
-        label="I",
-        also=("L", "P"),
-        killer="columns",
-        says="The row stride is the length of the view's rows.",
-        vjp=view_2d_nb1_of_view_vjp,
-    ),
-    *_strided(shape.view_3d, "windows"),
-    Mutant(
-        op="view_3d",
-        name="twice-at-most",
-        label="DI",
-        also=("A",),
-        killer="repeated-slice",
-        says="A place that the view shows three times gets only two of its gradients.",
-        vjp=_placing(shape.view_3d, _write_twice_at_most),
-    ),
-    Mutant(
-        op="view_3d",
-        name="strides-exchanged",
-        label="I",
-        also=("P",),
-        killer="heads-square",
-        says="nb1 and nb2 stand in each other's place.",
-        modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-        vjp=mutate.attribute(shape.view_3d_vjp, **_exchanged("nb1", "nb2")),
-    ),
-    Mutant(
-        op="view_3d",
-        name="nb2-default",
-        label="P",
-        killer="repeated-slice",
-        says="The slice stride is the operand's own, whatever nb2.",
-        vjp=mutate.attribute(shape.view_3d_vjp, nb2=lambda nb2, nb1, **attrs: None),
-    ),
-    *_strided(shape.view_4d, "windows-2d"),
-    Mutant(
-        op="view_4d",
-        name="twice-at-most",
-        label="DI",
-        also=("A",),
-        killer="windows-2d",
-        says="A place that the view shows four times gets only two of its gradients.",
-        vjp=_placing(shape.view_4d, _write_twice_at_most),
-    ),
-    Mutant(
-        op="view_4d",
-        name="inner-strides-exchanged",
-        label="I",
-        also=("P",),
-        killer="heads-square",
-        says="nb1 and nb2 stand in each other's place.",
-        modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-        vjp=mutate.attribute(shape.view_4d_vjp, **_exchanged("nb1", "nb2")),
-    ),
-    Mutant(
-        op="view_4d",
-        name="outer-strides-exchanged",
-        label="I",
-        also=("P",),
-        killer="outer-first",
-        says="nb2 and nb3 stand in each other's place.",
-        vjp=mutate.attribute(shape.view_4d_vjp, **_exchanged("nb2", "nb3")),
-    ),
+MUTANTS += _strided(shape.view_2d, "overlapping")
+MUTANTS += mutant_table(
+    "view_2d",
+    {
+        ("nb1-default", "P", "every-second-row"): (
+            "The row stride is the operand's own, whatever nb1.",
+            mutate.attribute(shape.view_2d_vjp, nb1=None),
+        ),
+        ("nb1-of-the-view", "I L P", "columns"): (
+            "The row stride is the length of the view's rows.",
+            view_2d_nb1_of_view_vjp,
+        ),
+    },
 )
 
-# ── set, acc ─────────────────────────────────────────────────────────────────────────────────
+# ── view_3d ──────────────────────────────────────────────────────────────────────────────────
+
+MUTANTS += _strided(shape.view_3d, "windows")
+MUTANTS += mutant_table(
+    "view_3d",
+    {
+        ("twice-at-most", "DI A", "repeated-slice"): (
+            "A place that the view shows three times gets only two of its gradients.",
+            _placing(shape.view_3d, _write_twice_at_most),
+        ),
+        ("strides-exchanged", "I P", "heads-square"): (
+            "nb1 and nb2 stand in each other's place.",
+            mutate.attribute(shape.view_3d_vjp, **_exchanged("nb1", "nb2")),
+            {"modelled_on": "ggml's commit log: add_at's arguments in another order than view's"},
+        ),
+        ("nb2-default", "P", "repeated-slice"): (
+            "The slice stride is the operand's own, whatever nb2.",
+            mutate.attribute(shape.view_3d_vjp, nb2=lambda nb2, nb1, **attrs: None),
+        ),
+    },
+)
+
+# ── view_4d ──────────────────────────────────────────────────────────────────────────────────
+
+MUTANTS += _strided(shape.view_4d, "windows-2d")
+MUTANTS += mutant_table(
+    "view_4d",
+    {
+        ("twice-at-most", "DI A", "windows-2d"): (
+            "A place that the view shows four times gets only two of its gradients.",
+            _placing(shape.view_4d, _write_twice_at_most),
+        ),
+        ("inner-strides-exchanged", "I P", "heads-square"): (
+            "nb1 and nb2 stand in each other's place.",
+            mutate.attribute(shape.view_4d_vjp, **_exchanged("nb1", "nb2")),
+            {"modelled_on": "ggml's commit log: add_at's arguments in another order than view's"},
+        ),
+        ("outer-strides-exchanged", "I P", "outer-first"): (
+            "nb2 and nb3 stand in each other's place.",
+            mutate.attribute(shape.view_4d_vjp, **_exchanged("nb2", "nb3")),
+        ),
+    },
+)
+
+# ── set ──────────────────────────────────────────────────────────────────────────────────────
 
 Change = Callable[[Any, Any, Any, Any, Array], Any]
 
@@ -976,10 +767,6 @@ def _window(spec: OpSpec, change: Change) -> Vjp:
 
 def _all_through(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
     return ct, db
-
-
-def _cleared(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
-    return xp.where(covered, 0.0, ct), db
 
 
 def _window_alone(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
@@ -1009,200 +796,184 @@ def _packed_window(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
 
 
 def _windows(spec: OpSpec) -> tuple[Mutant, ...]:
-    """What goes wrong where b is put, or added, into a."""
+    """Mutants of an operator that puts b into a, or adds it."""
     cache = "ggml's baby-llama, whose cache was filled by cpy before there was set"
     return (
         *_common(spec, "typical"),
-        Mutant(
-            op=spec.name,
-            name="offset-ignored",
-            label="P",
-            killer="typical",
-            says="The window lies at the front, whatever the offset.",
-            vjp=mutate.attribute(spec.vjp, offset=0),
-        ),
-        Mutant(
-            op=spec.name,
-            name="no-gradient-of-b",
-            label="G",
-            killer="typical",
-            says="No gradient reaches b.",
-            modelled_on="" if spec is shape.acc else cache,
-            vjp=mutate.output(spec.vjp, 1, mutate.zeros),
-        ),
-        Mutant(
-            op=spec.name,
-            name="not-initialised",
-            label="A",
-            killer="typical",
-            says="What the window does not touch keeps what its memory held, here 1.",
-            vjp=_window(spec, _unwritten),
+        *mutant_table(
+            spec.name,
+            {
+                ("offset-ignored", "P", "typical"): (
+                    "The window lies at the front, whatever the offset.",
+                    mutate.attribute(spec.vjp, offset=0),
+                ),
+                ("no-gradient-of-b", "G", "typical"): (
+                    "No gradient reaches b.",
+                    mutate.output(spec.vjp, 1, mutate.zeros),
+                    {"modelled_on": "" if spec is shape.acc else cache},
+                ),
+                ("not-initialised", "A", "typical"): (
+                    "What the window does not touch keeps what its memory held, here 1.",
+                    _window(spec, _unwritten),
+                ),
+            },
         ),
     )
 
 
 def _sets(spec: OpSpec, killer: str) -> tuple[Mutant, ...]:
-    """What goes wrong where b overwrites."""
+    """Mutants of an operator where b overwrites."""
     return (
         *_windows(spec),
-        Mutant(
-            op=spec.name,
-            name="passes-through",
-            label="I",
-            killer="typical",
-            says="a gets the cotangent inside the window as well, as if b were added to it.",
-            vjp=_window(spec, _all_through),
-        ),
-        Mutant(
-            op=spec.name,
-            name="wrong-way-round",
-            label="I",
-            killer="typical",
-            says="a gets the cotangent inside the window and zeros outside.",
-            modelled_on="PyTorch 2.13, the backward of torch.as_strided_scatter (measured)",
-            vjp=_window(spec, _window_alone),
-        ),
-        Mutant(
-            op=spec.name,
-            name="untouched-lost",
-            label="G",
-            killer=killer,
-            says="a gets no gradient at all, as if b replaced it whole.",
-            vjp=mutate.output(spec.vjp, 0, mutate.zeros),
-        ),
-        Mutant(
-            op=spec.name,
-            name="missing-when-covered",
-            label="G",
-            killer="whole",
-            says="a's gradient is missing, not zero, where b covers all of it.",
-            vjp=_window(spec, _none_of_a),
+        *mutant_table(
+            spec.name,
+            {
+                ("passes-through", "I", "typical"): (
+                    "a gets the cotangent inside the window as well, as if b were added to it.",
+                    _window(spec, _all_through),
+                ),
+                ("wrong-way-round", "I", "typical"): (
+                    "a gets the cotangent inside the window and zeros outside.",
+                    _window(spec, _window_alone),
+                    {
+                        "modelled_on": (
+                            "PyTorch 2.13, the backward of torch.as_strided_scatter (measured)"
+                        )
+                    },
+                ),
+                ("untouched-lost", "G", killer): (
+                    "a gets no gradient at all, as if b replaced it whole.",
+                    mutate.output(spec.vjp, 0, mutate.zeros),
+                ),
+                ("missing-when-covered", "G", "whole"): (
+                    "a's gradient is missing, not zero, where b covers all of it.",
+                    _window(spec, _none_of_a),
+                ),
+            },
         ),
     )
 
 
 def _strides(spec: OpSpec) -> tuple[Mutant, ...]:
-    """What goes wrong with the strides of the window."""
-    return (
-        Mutant(
-            op=spec.name,
-            name="nb1-default",
-            label="P",
-            killer="every-second-row",
-            says="The row stride is a's own, whatever nb1.",
-            vjp=mutate.attribute(spec.vjp, nb1=None),
-        ),
-        Mutant(
-            op=spec.name,
-            name="packed",
-            label="L",
-            also=("I",),
-            killer="typical",
-            says="b's gradient is read from rows that lie one after another.",
-            vjp=_window(spec, _packed_window),
-        ),
+    """Mutants of a window's strides."""
+    return mutant_table(
+        spec.name,
+        {
+            ("nb1-default", "P", "every-second-row"): (
+                "The row stride is a's own, whatever nb1.",
+                mutate.attribute(spec.vjp, nb1=None),
+            ),
+            ("packed", "L I", "typical"): (
+                "b's gradient is read from rows that lie one after another.",
+                _window(spec, _packed_window),
+            ),
+        },
     )
 
 
 def _outer_strides(spec: OpSpec) -> tuple[Mutant, ...]:
     return (
         *_strides(spec),
-        Mutant(
-            op=spec.name,
-            name="strides-exchanged",
-            label="I",
-            also=("P",),
-            killer="heads",
-            says="nb1 and nb2 stand in each other's place.",
-            modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-            vjp=mutate.attribute(spec.vjp, **_exchanged("nb1", "nb2")),
-        ),
-        Mutant(
-            op=spec.name,
-            name="nb3-default",
-            label="P",
-            killer="outer",
-            says="The outermost stride is a's own, whatever nb3.",
-            vjp=mutate.attribute(spec.vjp, nb3=None),
+        *mutant_table(
+            spec.name,
+            {
+                ("strides-exchanged", "I P", "heads"): (
+                    "nb1 and nb2 stand in each other's place.",
+                    mutate.attribute(spec.vjp, **_exchanged("nb1", "nb2")),
+                    {
+                        "modelled_on": (
+                            "ggml's commit log: add_at's arguments in another order than view's"
+                        )
+                    },
+                ),
+                ("nb3-default", "P", "outer"): (
+                    "The outermost stride is a's own, whatever nb3.",
+                    mutate.attribute(spec.vjp, nb3=None),
+                ),
+            },
         ),
     )
+
+
+MUTANTS += _sets(shape.set_general, "rows")
+MUTANTS += _outer_strides(shape.set_general)
+
+
+MUTANTS += mutant_table(
+    "set",
+    {
+        ("last-element-dropped", "I", "last-element"): (
+            "The window ends one short: its last element still belongs to a.",
+            _window(shape.set_general, _end_too_early),
+        ),
+    },
+)
+
+# ── set_1d ───────────────────────────────────────────────────────────────────────────────────
+
+MUTANTS += _sets(shape.set_1d, "front")
+MUTANTS += mutant_table(
+    "set_1d",
+    {
+        ("last-element-dropped", "I", "back"): (
+            "The window ends one short: its last element still belongs to a.",
+            _window(shape.set_1d, _end_too_early),
+        ),
+        ("last-of-batch", "A B", "shared-b"): (
+            "Each of a batch overwrites the gradient of a b that all share.",
+            mutate.of_last(shape.set_1d, 1),
+        ),
+    },
+)
+
+# ── set_2d ───────────────────────────────────────────────────────────────────────────────────
 
 
 def set_2d_nb1_of_b_vjp(xp, ct, a, b, *, nb1=None, offset=0):
     return shape.set_2d_vjp(xp, ct, a, b, nb1=b.shape[-1], offset=offset)
 
 
-WINDOWS = (
-    *_sets(shape.set_general, "rows"),
-    *_outer_strides(shape.set_general),
-    Mutant(
-        op="set",
-        name="last-element-dropped",
-        label="I",
-        killer="last-element",
-        says="The window ends one short: its last element still belongs to a.",
-        vjp=_window(shape.set_general, _end_too_early),
-    ),
-    *_sets(shape.set_1d, "front"),
-    Mutant(
-        op="set_1d",
-        name="last-element-dropped",
-        label="I",
-        killer="back",
-        says="The window ends one short: its last element still belongs to a.",
-        vjp=_window(shape.set_1d, _end_too_early),
-    ),
-    Mutant(
-        op="set_1d",
-        name="last-of-batch",
-        label="A",
-        also=("B",),
-        killer="shared-b",
-        says="Each of a batch overwrites the gradient of a b that all share.",
-        vjp=mutate.of_last(shape.set_1d, 1),
-    ),
-    *_sets(shape.set_2d, "cache"),
-    *_strides(shape.set_2d),
-    Mutant(
-        op="set_2d",
-        name="nb1-of-b",
-        label="I",
-        also=("L", "P"),
-        killer="columns",
-        says="The row stride is the length of b's rows.",
-        vjp=set_2d_nb1_of_b_vjp,
-    ),
-    *_windows(shape.acc),
-    *_outer_strides(shape.acc),
-    Mutant(
-        op="acc",
-        name="untouched-not-copied",
-        label="A",
-        also=("I",),
-        killer="rows",
-        says="a passes through the window alone: what b does not touch is not copied.",
-        modelled_on="ggml's commit log: add_at, before src0 was copied to dst",
-        vjp=_window(shape.acc, _window_alone),
-    ),
-    Mutant(
-        op="acc",
-        name="window-cleared",
-        label="I",
-        killer="typical",
-        says="a gets no gradient inside the window, as if b were set there.",
-        vjp=_window(shape.acc, _cleared),
-    ),
-    Mutant(
-        op="acc",
-        name="b-twice",
-        label="F",
-        killer="one-element",
-        says="b's gradient is doubled.",
-        vjp=mutate.scaled(shape.acc_vjp, 1, 2.0),
-    ),
+MUTANTS += _sets(shape.set_2d, "cache")
+MUTANTS += _strides(shape.set_2d)
+MUTANTS += mutant_table(
+    "set_2d",
+    {
+        ("nb1-of-b", "I L P", "columns"): (
+            "The row stride is the length of b's rows.",
+            set_2d_nb1_of_b_vjp,
+        ),
+    },
 )
 
-# ── pad, slice, flip ─────────────────────────────────────────────────────────────────────────
+# ── acc ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _cleared(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
+    return xp.where(covered, 0.0, ct), db
+
+
+MUTANTS += _windows(shape.acc)
+MUTANTS += _outer_strides(shape.acc)
+MUTANTS += mutant_table(
+    "acc",
+    {
+        ("untouched-not-copied", "A I", "rows"): (
+            "a passes through the window alone: what b does not touch is not copied.",
+            _window(shape.acc, _window_alone),
+            {"modelled_on": "ggml's commit log: add_at, before src0 was copied to dst"},
+        ),
+        ("window-cleared", "I", "typical"): (
+            "a gets no gradient inside the window, as if b were set there.",
+            _window(shape.acc, _cleared),
+        ),
+        ("b-twice", "F", "one-element"): (
+            "b's gradient is doubled.",
+            mutate.scaled(shape.acc_vjp, 1, 2.0),
+        ),
+    },
+)
+
+# ── pad ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def pad_front_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", value=0.0):
@@ -1235,6 +1006,68 @@ def pad_symmetric_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant"
 
 def _factor(xp: Any, x: Any, *, value: float, **attrs: Any) -> float:
     return value or 1.0
+
+
+MUTANTS += _common(shape.pad, "typical")
+MUTANTS += mutant_table(
+    "pad",
+    {
+        ("from-the-front", "I P", "before"): (
+            "The inside is read from the front, whatever comes before it.",
+            pad_front_vjp,
+            {"dialects": ("constant",)},
+        ),
+        ("ends-at-minus-zero", "W", "none"): (
+            "Without padding behind, the slice that ends there, at -0, is empty.",
+            pad_minus_zero_vjp,
+            {"dialects": ("constant",)},
+        ),
+        ("before-after-exchanged", "I P", "typical"): (
+            "What comes before and what comes behind are exchanged.",
+            mutate.attribute(
+                shape.pad_vjp,
+                rows=lambda rows, **attrs: rows[::-1],
+                columns=lambda columns, **attrs: columns[::-1],
+            ),
+        ),
+        ("axes-exchanged", "I P", "square"): (
+            "Rows are taken for columns.",
+            mutate.attribute(shape.pad_vjp, **_exchanged("rows", "columns")),
+        ),
+        ("times-the-value", "F", "value"): (
+            "The gradient is multiplied by the constant.",
+            mutate.scaled(shape.pad_vjp, 0, _factor),
+            {"dialects": ("constant",)},
+        ),
+        ("inside-only", "T P", "typical"): (
+            "What comes back from outside is lost, as if the padding were constant.",
+            mutate.attribute(shape.pad_vjp, mode="constant"),
+            {"dialects": ("reflect", "replicate", "circular")},
+        ),
+        ("overwritten", "DI A", "as-wide-as-it-gets"): (
+            "Where an element appears more than once, the last place stays.",
+            pad_last_vjp,
+            {"dialects": ("reflect", "replicate", "circular")},
+        ),
+        ("mean-of-repeats", "R DI", "typical"): (
+            "Where an element appears more than once, the mean is taken.",
+            pad_mean_vjp,
+            {"dialects": ("reflect", "replicate", "circular")},
+        ),
+        ("edge-mirrored-too", "I", "typical"): (
+            "Mirrored at the border, so that the edge element appears twice.",
+            pad_symmetric_vjp,
+            {"dialects": ("reflect",)},
+        ),
+        ("mode-ignored", "P", "typical"): (
+            "The edge element is repeated, whatever the mode.",
+            mutate.attribute(shape.pad_vjp, mode="replicate"),
+            {"dialects": ("reflect", "circular")},
+        ),
+    },
+)
+
+# ── slice ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _comb(start: Callable[[int, int], int], stride: Callable[[int], int]) -> Vjp:
@@ -1283,6 +1116,48 @@ def slice_twice_normalised_vjp(xp, ct, x, *, rows=shape.ALL, columns=shape.ALL):
     return shape._write(xp, ct[..., : places.shape[0], : places.shape[1]], x.shape[-2:], places)
 
 
+MUTANTS += _common(shape.slice_, "typical")
+MUTANTS += mutant_table(
+    "slice",
+    {
+        ("start-ignored", "P", "typical"): (
+            "The gradient goes to the front, whatever the start.",
+            _comb(lambda first, n: 0, lambda step: step),
+        ),
+        ("step-ignored", "P", "step"): (
+            "The gradient goes to a block, whatever the step.",
+            _comb(lambda first, n: first, lambda step: 1),
+        ),
+        ("step-without-sign", "P I", "backwards"): (
+            "A step backwards is taken forwards.",
+            _comb(lambda first, n: first, abs),
+        ),
+        ("rounded-down", "I", "step-remainder"): (
+            "The number of elements is rounded down, and the last one is dropped.",
+            slice_short_vjp,
+        ),
+        ("axes-exchanged", "I P", "square"): (
+            "Rows are taken for columns.",
+            mutate.attribute(shape.slice_vjp, **_exchanged("rows", "columns")),
+        ),
+        ("left-in-shape", "L", "typical"): (
+            "The gradient is left in the shape of the slice.",
+            slice_left_vjp,
+        ),
+        ("not-initialised", "A", "nothing"): (
+            "What the slice does not touch keeps what its memory held, here 1.",
+            slice_on_top_vjp,
+        ),
+        ("normalised-twice", "I", "from-the-end"): (
+            "The size is added to a negative start twice.",
+            slice_twice_normalised_vjp,
+        ),
+    },
+)
+
+# ── flip ─────────────────────────────────────────────────────────────────────────────────────
+
+
 def flip_as_it_is_vjp(xp, ct, x, *, axes=(-1,)):
     return ct
 
@@ -1302,248 +1177,43 @@ def flip_batch_too_vjp(xp, ct, x, *, axes=(-1,)):
     return xp.flip(g, 0) if g.ndim > 2 else g
 
 
-PIECES = (
-    *_common(shape.pad, "typical"),
-    Mutant(
-        op="pad",
-        name="from-the-front",
-        label="I",
-        also=("P",),
-        killer="before",
-        says="The inside is read from the front, whatever comes before it.",
-        dialects=("constant",),
-        vjp=pad_front_vjp,
-    ),
-    Mutant(
-        op="pad",
-        name="ends-at-minus-zero",
-        label="W",
-        killer="none",
-        says="Without padding behind, the slice that ends there, at -0, is empty.",
-        dialects=("constant",),
-        vjp=pad_minus_zero_vjp,
-    ),
-    Mutant(
-        op="pad",
-        name="before-after-exchanged",
-        label="I",
-        also=("P",),
-        killer="typical",
-        says="What comes before and what comes behind are exchanged.",
-        vjp=mutate.attribute(
-            shape.pad_vjp,
-            rows=lambda rows, **attrs: rows[::-1],
-            columns=lambda columns, **attrs: columns[::-1],
+MUTANTS += _common(shape.flip, "typical")
+MUTANTS += mutant_table(
+    "flip",
+    {
+        ("as-it-is", "L D", "typical"): (
+            "The cotangent is passed on as it is.",
+            flip_as_it_is_vjp,
         ),
-    ),
-    Mutant(
-        op="pad",
-        name="axes-exchanged",
-        label="I",
-        also=("P",),
-        killer="square",
-        says="Rows are taken for columns.",
-        vjp=mutate.attribute(shape.pad_vjp, **_exchanged("rows", "columns")),
-    ),
-    Mutant(
-        op="pad",
-        name="times-the-value",
-        label="F",
-        killer="value",
-        says="The gradient is multiplied by the constant.",
-        dialects=("constant",),
-        vjp=mutate.scaled(shape.pad_vjp, 0, _factor),
-    ),
-    Mutant(
-        op="pad",
-        name="inside-only",
-        label="T",
-        also=("P",),
-        killer="typical",
-        says="What comes back from outside is lost, as if the padding were constant.",
-        dialects=("reflect", "replicate", "circular"),
-        vjp=mutate.attribute(shape.pad_vjp, mode="constant"),
-    ),
-    Mutant(
-        op="pad",
-        name="overwritten",
-        label="DI",
-        also=("A",),
-        killer="as-wide-as-it-gets",
-        says="Where an element appears more than once, the last place stays.",
-        dialects=("reflect", "replicate", "circular"),
-        vjp=pad_last_vjp,
-    ),
-    Mutant(
-        op="pad",
-        name="mean-of-repeats",
-        label="R",
-        also=("DI",),
-        killer="typical",
-        says="Where an element appears more than once, the mean is taken.",
-        dialects=("reflect", "replicate", "circular"),
-        vjp=pad_mean_vjp,
-    ),
-    Mutant(
-        op="pad",
-        name="edge-mirrored-too",
-        label="I",
-        killer="typical",
-        says="Mirrored at the border, so that the edge element appears twice.",
-        dialects=("reflect",),
-        vjp=pad_symmetric_vjp,
-    ),
-    Mutant(
-        op="pad",
-        name="mode-ignored",
-        label="P",
-        killer="typical",
-        says="The edge element is repeated, whatever the mode.",
-        dialects=("reflect", "circular"),
-        vjp=mutate.attribute(shape.pad_vjp, mode="replicate"),
-    ),
-    *_common(shape.slice_, "typical"),
-    Mutant(
-        op="slice",
-        name="start-ignored",
-        label="P",
-        killer="typical",
-        says="The gradient goes to the front, whatever the start.",
-        vjp=_comb(lambda first, n: 0, lambda step: step),
-    ),
-    Mutant(
-        op="slice",
-        name="step-ignored",
-        label="P",
-        killer="step",
-        says="The gradient goes to a block, whatever the step.",
-        vjp=_comb(lambda first, n: first, lambda step: 1),
-    ),
-    Mutant(
-        op="slice",
-        name="step-without-sign",
-        label="P",
-        also=("I",),
-        killer="backwards",
-        says="A step backwards is taken forwards.",
-        vjp=_comb(lambda first, n: first, abs),
-    ),
-    Mutant(
-        op="slice",
-        name="rounded-down",
-        label="I",
-        killer="step-remainder",
-        says="The number of elements is rounded down, and the last one is dropped.",
-        vjp=slice_short_vjp,
-    ),
-    Mutant(
-        op="slice",
-        name="axes-exchanged",
-        label="I",
-        also=("P",),
-        killer="square",
-        says="Rows are taken for columns.",
-        vjp=mutate.attribute(shape.slice_vjp, **_exchanged("rows", "columns")),
-    ),
-    Mutant(
-        op="slice",
-        name="left-in-shape",
-        label="L",
-        killer="typical",
-        says="The gradient is left in the shape of the slice.",
-        vjp=slice_left_vjp,
-    ),
-    Mutant(
-        op="slice",
-        name="not-initialised",
-        label="A",
-        killer="nothing",
-        says="What the slice does not touch keeps what its memory held, here 1.",
-        vjp=slice_on_top_vjp,
-    ),
-    Mutant(
-        op="slice",
-        name="normalised-twice",
-        label="I",
-        killer="from-the-end",
-        says="The size is added to a negative start twice.",
-        vjp=slice_twice_normalised_vjp,
-    ),
-    *_common(shape.flip, "typical"),
-    Mutant(
-        op="flip",
-        name="as-it-is",
-        label="L",
-        also=("D",),
-        killer="typical",
-        says="The cotangent is passed on as it is.",
-        vjp=flip_as_it_is_vjp,
-    ),
-    Mutant(
-        op="flip",
-        name="other-axis",
-        label="I",
-        also=("L",),
-        killer="square",
-        says="The other axis is reversed.",
-        vjp=flip_other_axis_vjp,
-    ),
-    Mutant(
-        op="flip",
-        name="axis-default",
-        label="P",
-        also=("L",),
-        killer="rows",
-        says="The last axis is reversed, whichever was asked for.",
-        vjp=mutate.attribute(shape.flip_vjp, axes=(-1,)),
-    ),
-    Mutant(
-        op="flip",
-        name="first-axis-only",
-        label="P",
-        also=("L",),
-        killer="both",
-        says="Only the first of several axes is reversed.",
-        vjp=mutate.attribute(shape.flip_vjp, axes=lambda axes: axes[:1]),
-    ),
-    Mutant(
-        op="flip",
-        name="none-is-all",
-        label="P",
-        also=("L",),
-        killer="neither",
-        says="`axes or all`: no axes count as not given.",
-        vjp=mutate.attribute(shape.flip_vjp, axes=lambda axes: axes or (-2, -1)),
-    ),
-    Mutant(
-        op="flip",
-        name="about-an-element",
-        label="I",
-        also=("L",),
-        killer="even-length",
-        says="Reversed about the first element, which stays where it is.",
-        vjp=flip_about_an_element_vjp,
-    ),
-    Mutant(
-        op="flip",
-        name="batch-too",
-        label="I",
-        also=("L", "W"),
-        killer="batched",
-        says="The batch is reversed as well.",
-        vjp=flip_batch_too_vjp,
-    ),
-    Mutant(
-        op="flip",
-        name="transposed",
-        label="L",
-        killer="square",
-        says="A square is transposed as well.",
-        vjp=mutate.output(shape.flip_vjp, 0, mutate.transposed),
-    ),
+        ("other-axis", "I L", "square"): ("The other axis is reversed.", flip_other_axis_vjp),
+        ("axis-default", "P L", "rows"): (
+            "The last axis is reversed, whichever was asked for.",
+            mutate.attribute(shape.flip_vjp, axes=(-1,)),
+        ),
+        ("first-axis-only", "P L", "both"): (
+            "Only the first of several axes is reversed.",
+            mutate.attribute(shape.flip_vjp, axes=lambda axes: axes[:1]),
+        ),
+        ("none-is-all", "P L", "neither"): (
+            "`axes or all`: no axes count as not given.",
+            mutate.attribute(shape.flip_vjp, axes=lambda axes: axes or (-2, -1)),
+        ),
+        ("about-an-element", "I L", "even-length"): (
+            "Reversed about the first element, which stays where it is.",
+            flip_about_an_element_vjp,
+        ),
+        ("batch-too", "I L W", "batched"): (
+            "The batch is reversed as well.",
+            flip_batch_too_vjp,
+        ),
+        ("transposed", "L", "square"): (
+            "A square is transposed as well.",
+            mutate.output(shape.flip_vjp, 0, mutate.transposed),
+        ),
+    },
 )
 
-# ── tril, triu ───────────────────────────────────────────────────────────────────────────────
+# ── tril ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _with_mask(spec: OpSpec, mask: Callable[[int, int, int], Array]) -> Vjp:
@@ -1587,104 +1257,65 @@ def _triangles(
     thinner: int,
     line: str,
 ) -> tuple[Mutant, ...]:
-    """What goes wrong in either; `inside` is the right triangle, `thinner` shrinks it by one."""
+    """Mutants of a triangle; `inside` is the right triangle, `thinner` shrinks it by one."""
     return (
         *_common(spec, "typical"),
-        Mutant(
-            op=spec.name,
-            name="whole",
-            label="I",
-            killer="typical",
-            says="The cotangent passes through everywhere.",
-            vjp=_with_mask(spec, lambda m, n, k: np.ones((m, n), dtype=bool)),
-        ),
-        Mutant(
-            op=spec.name,
-            name="other-triangle",
-            label="I",
-            also=("L",),
-            killer="typical",
-            says="The other triangle passes through.",
-            vjp=other.vjp,
-        ),
-        Mutant(
-            op=spec.name,
-            name="diagonal-left-out",
-            label="I",
-            also=("P",),
-            killer="typical",
-            says="The triangle lacks its own diagonal.",
-            vjp=mutate.attribute(spec.vjp, diagonal=lambda diagonal: diagonal + thinner),
-        ),
-        Mutant(
-            op=spec.name,
-            name="diagonal-default",
-            label="P",
-            killer="above",
-            says="The diagonal is the main one, whichever was asked for.",
-            vjp=mutate.attribute(spec.vjp, diagonal=0),
-        ),
-        Mutant(
-            op=spec.name,
-            name="diagonal-without-sign",
-            label="P",
-            also=("I",),
-            killer="below",
-            says="A diagonal below the main one is taken for one above it.",
-            vjp=mutate.attribute(spec.vjp, diagonal=lambda **attrs: abs(attrs["diagonal"])),
-        ),
-        Mutant(
-            op=spec.name,
-            name="from-the-right",
-            label="I",
-            also=("P",),
-            killer="wide",
-            says="The diagonal ends in the last corner instead of starting in the first.",
-            vjp=_with_mask(spec, lambda m, n, k: inside(m, n, k + n - m)),
-        ),
-        Mutant(
-            op=spec.name,
-            name="transposed",
-            label="L",
-            also=("I",),
-            killer="square",
-            says="The mask is read with rows and columns exchanged.",
-            vjp=_with_mask(spec, lambda m, n, k: inside(n, m, k).T),
-        ),
-        Mutant(
-            op=spec.name,
-            name="found-by-value",
-            label="D",
-            killer="with-zeros",
-            says="The triangle is where y is not 0, so a zero in x gets no gradient.",
-            vjp=_not_zero(spec),
-        ),
-        Mutant(
-            op=spec.name,
-            name="first-of-batch",
-            label="I",
-            also=("W",),
-            killer="batched",
-            says="Only the first of a batch is masked.",
-            vjp=_first_matrix(spec),
-        ),
-        Mutant(
-            op=spec.name,
-            name="one-line-is-a-vector",
-            label="W",
-            also=("I",),
-            killer=line,
-            says="One row, or one column, is not masked at all.",
-            vjp=_one_row(spec),
+        *mutant_table(
+            spec.name,
+            {
+                ("whole", "I", "typical"): (
+                    "The cotangent passes through everywhere.",
+                    _with_mask(spec, lambda m, n, k: np.ones((m, n), dtype=bool)),
+                ),
+                ("other-triangle", "I L", "typical"): (
+                    "The other triangle passes through.",
+                    other.vjp,
+                ),
+                ("diagonal-left-out", "I P", "typical"): (
+                    "The triangle lacks its own diagonal.",
+                    mutate.attribute(spec.vjp, diagonal=lambda diagonal: diagonal + thinner),
+                ),
+                ("diagonal-default", "P", "above"): (
+                    "The diagonal is the main one, whichever was asked for.",
+                    mutate.attribute(spec.vjp, diagonal=0),
+                ),
+                ("diagonal-without-sign", "P I", "below"): (
+                    "A diagonal below the main one is taken for one above it.",
+                    mutate.attribute(spec.vjp, diagonal=lambda **attrs: abs(attrs["diagonal"])),
+                ),
+                ("from-the-right", "I P", "wide"): (
+                    "The diagonal ends in the last corner instead of starting in the first.",
+                    _with_mask(spec, lambda m, n, k: inside(m, n, k + n - m)),
+                ),
+                ("transposed", "L I", "square"): (
+                    "The mask is read with rows and columns exchanged.",
+                    _with_mask(spec, lambda m, n, k: inside(n, m, k).T),
+                ),
+                ("found-by-value", "D", "with-zeros"): (
+                    "The triangle is where y is not 0, so a zero in x gets no gradient.",
+                    _not_zero(spec),
+                ),
+                ("first-of-batch", "I W", "batched"): (
+                    "Only the first of a batch is masked.",
+                    _first_matrix(spec),
+                ),
+                ("one-line-is-a-vector", "W I", line): (
+                    "One row, or one column, is not masked at all.",
+                    _one_row(spec),
+                ),
+            },
         ),
     )
 
 
-TRIANGLES = (
-    *_triangles(shape.tril, shape.triu, lambda m, n, k: np.tri(m, n, k, dtype=bool), -1, "one-row"),
-    *_triangles(
-        shape.triu, shape.tril, lambda m, n, k: ~np.tri(m, n, k - 1, dtype=bool), 1, "one-column"
-    ),
+MUTANTS += _triangles(
+    shape.tril, shape.triu, lambda m, n, k: np.tri(m, n, k, dtype=bool), -1, "one-row"
+)
+
+# ── triu ─────────────────────────────────────────────────────────────────────────────────────
+
+MUTANTS += _triangles(
+    shape.triu, shape.tril, lambda m, n, k: ~np.tri(m, n, k - 1, dtype=bool), 1, "one-column"
 )
 
 # ── where ────────────────────────────────────────────────────────────────────────────────────
@@ -1740,112 +1371,59 @@ def _share(xp: Any, mask: Any, x: Any, y: Any, **attrs: Any) -> Any:
     return x.size / max(places, 1)
 
 
-CHOICES = (
-    *_common(shape.where, "typical", 1)[1:],
-    Mutant(
-        op="where",
-        name="swapped",
-        label="G",
-        killer="typical",
-        says="Each branch gets the other one's gradient.",
-        vjp=mutate.swapped(shape.where_vjp, 1, 2),
-    ),
-    Mutant(
-        op="where",
-        name="mask-multiplied",
-        label="D",
-        also=("F",),
-        killer="not-just-ones",
-        says="The mask is multiplied in, so that a mask of 2 doubles the gradient.",
-        vjp=where_product_vjp,
-    ),
-    Mutant(
-        op="where",
-        name="mask-is-one",
-        label="D",
-        killer="not-just-ones",
-        says="The mask counts where it is 1, not where it is not 0.",
-        vjp=where_is_one_vjp,
-    ),
-    Mutant(
-        op="where",
-        name="trap",
-        label="N",
-        killer="guarded",
-        says="The slope of the branch that is not taken, infinite or NaN, is multiplied by 0.",
-        modelled_on="JAX's FAQ: gradients contain NaN where using where",
-        dialects=("guarded-sqrt",),
-        vjp=where_trap_vjp,
-    ),
-    Mutant(
-        op="where",
-        name="guard-ignored",
-        label="P",
-        also=("D",),
-        killer="typical",
-        says="The root has no slope: x's gradient is the cotangent.",
-        dialects=("guarded-sqrt",),
-        vjp=mutate.attribute(shape.where_vjp, guard="none"),
-    ),
-    Mutant(
-        op="where",
-        name="second-not-masked",
-        label="D",
-        killer="typical",
-        says="y gets the cotangent where x is taken, too.",
-        vjp=where_not_masked_vjp,
-    ),
-    Mutant(
-        op="where",
-        name="unreduced",
-        label="B",
-        killer="broadcast-y",
-        says="y's gradient is not summed over the places where y was repeated.",
-        vjp=where_unreduced_vjp,
-    ),
-    Mutant(
-        op="where",
-        name="mean-of-repeats",
-        label="R",
-        killer="broadcast-x",
-        says="x's gradient is the mean over the places where x was repeated.",
-        vjp=mutate.scaled(shape.where_vjp, 1, _share),
-    ),
-    Mutant(
-        op="where",
-        name="found-by-value",
-        label="K",
-        killer="equal-branches",
-        says="The branch is recovered by comparing the result with y, which a tie misleads.",
-        dialects=("select",),
-        vjp=where_found_by_value_vjp,
-    ),
-    Mutant(
-        op="where",
-        name="mask-transposed",
-        label="L",
-        also=("I",),
-        killer="column-mask",
-        says="The mask lies along the other axis.",
-        vjp=where_turned_mask_vjp,
-    ),
-    Mutant(
-        op="where",
-        name="missing-when-never-taken",
-        label="G",
-        killer="all-on",
-        says="A branch that is never taken has no gradient, in place of zeros.",
-        vjp=where_missing_vjp,
-    ),
-)
-
-MUTANTS: tuple[Mutant, ...] = (
-    *COPIES,
-    *REARRANGEMENTS,
-    *JOINTS,
-    *VIEWS,
-    *WINDOWS,
-    *PIECES,
-    *TRIANGLES,
-    *CHOICES,
+MUTANTS += _common(shape.where, "typical", 1)[1:]
+MUTANTS += mutant_table(
+    "where",
+    {
+        ("swapped", "G", "typical"): (
+            "Each branch gets the other one's gradient.",
+            mutate.swapped(shape.where_vjp, 1, 2),
+        ),
+        ("mask-multiplied", "D F", "not-just-ones"): (
+            "The mask is multiplied in, so that a mask of 2 doubles the gradient.",
+            where_product_vjp,
+        ),
+        ("mask-is-one", "D", "not-just-ones"): (
+            "The mask counts where it is 1, not where it is not 0.",
+            where_is_one_vjp,
+        ),
+        ("trap", "N", "guarded"): (
+            "The slope of the branch that is not taken, infinite or NaN, is multiplied by 0.",
+            where_trap_vjp,
+            {
+                "modelled_on": "JAX's FAQ: gradients contain NaN where using where",
+                "dialects": ("guarded-sqrt",),
+            },
+        ),
+        ("guard-ignored", "P D", "typical"): (
+            "The root has no slope: x's gradient is the cotangent.",
+            mutate.attribute(shape.where_vjp, guard="none"),
+            {"dialects": ("guarded-sqrt",)},
+        ),
+        ("second-not-masked", "D", "typical"): (
+            "y gets the cotangent where x is taken, too.",
+            where_not_masked_vjp,
+        ),
+        ("unreduced", "B", "broadcast-y"): (
+            "y's gradient is not summed over the places where y was repeated.",
+            where_unreduced_vjp,
+        ),
+        ("mean-of-repeats", "R", "broadcast-x"): (
+            "x's gradient is the mean over the places where x was repeated.",
+            mutate.scaled(shape.where_vjp, 1, _share),
+        ),
+        ("found-by-value", "K", "equal-branches"): (
+            "The branch is recovered by comparing the result with y, which a tie misleads.",
+            where_found_by_value_vjp,
+            {"dialects": ("select",)},
+        ),
+        ("mask-transposed", "L I", "column-mask"): (
+            "The mask lies along the other axis.",
+            where_turned_mask_vjp,
+        ),
+        ("missing-when-never-taken", "G", "all-on"): (
+            "A branch that is never taken has no gradient, in place of zeros.",
+            where_missing_vjp,
+        ),
+    },
 )

@@ -9,29 +9,26 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
+from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Probe
 from gradcheck.implementations.returned import Broken
 
 Edit = Callable[[Probe], Cotangent | None]
 Part = Callable[[Float], Float]
 
-BOUNDS: Final = (1.0, 0.5, 2.0, 5.0, 10.0, 0.1)
-"""Where cotangents are clipped, as gradients are in training."""
-DEEPEST: Final = 4
+CLIP_BOUNDS: Final = (1.0, 0.5, 2.0, 5.0, 10.0, 0.1)
+MAX_AXES: Final = 4
 """Axes, from either end, of which one entry may stand for all."""
-OUTER: Final = (-3, -4)
+OUTER_AXES: Final = (-3, -4)
 """Axes that few arrays have: there an index is forgotten."""
 
 
-def cotangent(scene: Observations) -> Iterator[Suspicion]:
+def cotangent(obs: Observations) -> Iterator[Hypothesis]:
     """The true VJP of another cotangent: of ones, of its mean, of one of its rows, of its size."""
-    if len(scene.first.ct) > 1:
-        yield from _of_outputs(scene)
-    for label, words, edit in edits(scene):
-        yield predicting(
-            scene, label, f"{scene.gradient} {words}", partial(_with, edit, scene.output)
-        )
+    if len(obs.first.ct) > 1:
+        yield from _of_outputs(obs)
+    for label, words, edit in edits(obs):
+        yield predicting(obs, label, f"{obs.gradient} {words}", partial(_with, edit, obs.output))
 
 
 def _with(edit: Edit, name: str, probe: Probe) -> Float | None:
@@ -40,21 +37,20 @@ def _with(edit: Edit, name: str, probe: Probe) -> Float | None:
             ct = edit(probe)
     except RAISES:
         return None
-    found = None if ct is None else probe.vjp(ct)
-    return None if found is None else found.get(name)
+    return None if ct is None else probe.gradient(name, ct)
 
 
-def edits(scene: Observations) -> Iterator[tuple[str, str, Edit]]:
+def edits(obs: Observations) -> Iterator[tuple[str, str, Edit]]:
     """Class, words and edit of each."""
-    probe = scene.first
-    if _copies(probe, scene.output):
+    probe = obs.first
+    if _copies(probe, obs.output):
         yield "A", "holds 1 where the cotangent belongs: it is never written", _each(np.ones_like)
     else:
         yield "U", "ignores the cotangent: it is taken for all ones", _each(np.ones_like)
-    for label, words, part in WHOLE:
+    for label, words, part in CHANGES_OF_ALL:
         yield label, words, _each(part)
     yield from _slices(probe)
-    for bound in BOUNDS:
+    for bound in CLIP_BOUNDS:
         yield "NL", f"clips the cotangent to [-{bound:g}, {bound:g}]", _each(_clipped(bound))
         yield "NL", f"clips the cotangent's norm to {bound:g}", _each(_shortened(bound))
 
@@ -76,7 +72,7 @@ def _filled(value: Callable[[Float], float]) -> Part:
     return lambda ct: np.full_like(ct, value(ct)) if ct.size else ct
 
 
-WHOLE: Final[tuple[tuple[str, str, Part], ...]] = (
+CHANGES_OF_ALL: Final[tuple[tuple[str, str, Part], ...]] = (
     ("U", "takes the mean of the cotangent for all of it", _filled(np.mean)),
     ("U", "takes the first element of the cotangent for all of it", _filled(lambda c: c.flat[0])),
     ("U", "takes the last element of the cotangent for all of it", _filled(lambda c: c.flat[-1])),
@@ -107,12 +103,12 @@ def _shortened(bound: float) -> Part:
     return lambda ct: ct * min(1.0, bound / float(np.linalg.norm(ct.ravel())))
 
 
-def _of_outputs(scene: Observations) -> Iterator[Suspicion]:
+def _of_outputs(obs: Observations) -> Iterator[Hypothesis]:
     """The cotangent of one of several outputs is dropped, or stands for another's."""
-    for words, edit in _edits_of_outputs(scene.first):
-        says = f"{scene.gradient} {words}"
-        yield Suspicion(label="U", says=says, fits=partial(_all_with, edit))
-        yield predicting(scene, "T", says, partial(_with, edit, scene.output))
+    for words, edit in _edits_of_outputs(obs.first):
+        says = f"{obs.gradient} {words}"
+        yield Hypothesis(label="U", says=says, fits=partial(_all_with, edit))
+        yield predicting(obs, "T", says, partial(_with, edit, obs.output))
 
 
 def _all_with(edit: Edit, probe: Probe) -> bool:
@@ -155,24 +151,17 @@ def _slices(probe: Probe) -> Iterator[tuple[str, str, Edit]]:
     for at, which in ((0, "first"), (-1, "last")):
         words = f"takes the cotangent of the {which} row for all rows"
         yield "U", words, _each(partial(_row, at))
-    axes = [*range(min(rank, DEEPEST)), *range(-1, -min(rank, DEEPEST) - 1, -1)]
+    axes = [*range(min(rank, MAX_AXES)), *range(-1, -min(rank, MAX_AXES) - 1, -1)]
     for axis in axes:
-        label = "I" if axis in OUTER else "U"
+        label = "I" if axis in OUTER_AXES else "U"
         for at, which in ((0, "first"), (-1, "last")):
             words = f"takes the {which} entry of the cotangent's axis {axis} for all of them"
             yield label, words, _each(partial(_entry, axis, at))
-        yield "U", f"averages the cotangent over its axis {axis}", _each(partial(_averaged, axis))
-    yield "U", "averages the cotangent over its rows", _each(_over_rows)
 
 
 def _row(at: int, ct: Float) -> Float:
     rows = ct.reshape(-1, ct.shape[-1]) if ct.ndim else ct.reshape(1, 1)
     return np.broadcast_to(rows[at], rows.shape).reshape(ct.shape)
-
-
-def _over_rows(ct: Float) -> Float:
-    rows = ct.reshape(-1, ct.shape[-1]) if ct.ndim else ct.reshape(1, 1)
-    return np.broadcast_to(rows.mean(axis=0), rows.shape).reshape(ct.shape)
 
 
 def _entry(axis: int, at: int, ct: Float) -> Float:
@@ -181,39 +170,33 @@ def _entry(axis: int, at: int, ct: Float) -> Float:
     return np.broadcast_to(np.take(ct, [at], axis=axis), ct.shape)
 
 
-def _averaged(axis: int, ct: Float) -> Float:
-    if not -ct.ndim <= axis < ct.ndim:
-        return ct
-    return np.broadcast_to(ct.mean(axis=axis, keepdims=True), ct.shape)
-
-
 # ── another array in its place ───────────────────────────────────────────────────────────────
 
 
-def replaced(scene: Observations) -> Iterator[Suspicion]:
-    """A primal, the output, or what forward makes of the cotangent stands in its place."""
-    if len(scene.first.ct) == 1:
-        yield from _other_arrays(scene)
-    yield Suspicion(
+def replaced(obs: Observations) -> Iterator[Hypothesis]:
+    """A primal, the output, or forward of the cotangent is used in the cotangent's place."""
+    if len(obs.first.ct) == 1:
+        yield from _other_arrays(obs)
+    yield Hypothesis(
         label="U",
-        says=f"{scene.gradient} does not depend on the cotangent: any other gives the same",
-        fits=partial(_constant, scene.output),
+        says=f"{obs.gradient} does not depend on the cotangent: any other gives the same",
+        fits=partial(_constant, obs.output),
     )
 
 
-def _other_arrays(scene: Observations) -> Iterator[Suspicion]:
-    probe, own, name = scene.first, scene.gradient, scene.output
+def _other_arrays(obs: Observations) -> Iterator[Hypothesis]:
+    probe, own, name = obs.first, obs.gradient, obs.output
     for other, primal in zip(probe.names, probe.primals, strict=True):
         if primal.dtype.kind == "f" and primal.shape == probe.ct[0].shape:
             says = f"{own} reads {other} in place of the cotangent"
-            yield predicting(scene, "U", says, partial(_with, partial(_primal, other), name))
+            yield predicting(obs, "U", says, partial(_with, partial(_primal, other), name))
     says = f"{own} reads the output in place of the cotangent"
-    yield predicting(scene, "U", says, partial(_with, lambda p: p.outputs, name))
+    yield predicting(obs, "U", says, partial(_with, lambda p: p.outputs, name))
     if not _linear(probe, name):
         says = f"{own} is not linear in the cotangent: forward is applied to it"
-        yield predicting(scene, "NL", says, partial(_forwarded, name))
+        yield predicting(obs, "NL", says, partial(_forwarded, name))
         says = f"{own} is not linear in the cotangent: it passes through forward first"
-        yield predicting(scene, "NL", says, partial(_with, partial(_through, name), name))
+        yield predicting(obs, "NL", says, partial(_with, partial(_through, name), name))
 
 
 def _primal(name: str, probe: Probe) -> Cotangent:

@@ -1,27 +1,41 @@
-"""What a factor may be called: numbers, counts, attributes, and what is made of two of them."""
+"""Factors: the right gradient times a number, a count, an attribute or an array."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Observations
-from gradcheck.explain.probe import Probe
-from gradcheck.explain.quantity import NAMED, Quantity, Value, along, attributes, counts, relative
+from gradcheck.explain.hypotheses.elementwise import is_diagonal
+from gradcheck.explain.hypotheses.quantities import (
+    NAMED_CONSTANTS,
+    Quantity,
+    Value,
+    along,
+    attributes,
+    counts,
+    relative,
+)
+from gradcheck.explain.hypothesis import (
+    Hypothesis,
+    Observations,
+    predicting,
+    read_output,
+    read_primal,
+)
+from gradcheck.explain.probe import Array, Float, Probe
 
-CLOSE: Final = 1e-6
+NAME_TOLERANCE: Final = 1e-6
 """Relative distance within which a number is a fraction or a constant that has a name."""
-LOOSE: Final = 1e-3
+TRIAL_TOLERANCE: Final = 1e-3
 """Relative distance within which a name is worth a try."""
-SMALL: Final = 12
-"""Numerators and denominators up to which a factor is written as a fraction."""
+MAX_FRACTION_TERM: Final = 12
 
 Form = tuple[str, str, Callable[[float], float]]
 
@@ -73,24 +87,24 @@ class Factor:
 
 def number(c: float, close: float) -> Factor:
     """The factor that is one number everywhere."""
-    near = float(Fraction(c).limit_denominator(SMALL))
+    near = float(Fraction(c).limit_denominator(MAX_FRACTION_TERM))
     exact = near if abs(near - c) <= close * abs(c) else c  # without what rounding added to it
     return Factor("F", f"is {in_words(exact, close)}", constant(exact))
 
 
 def constant(value: float) -> Value:
-    """The same value at every point."""
+    """Return the same value at every point."""
     return lambda probe: value
 
 
 def in_words(c: float, close: float) -> str:
     """A factor as one says it: "half of the right value", "-7 times the right value"."""
-    for words, value in NAMED.items():
+    for words, value in NAMED_CONSTANTS.items():
         for form, of in ((f"{words} times", value), (f"1/({words}) of", 1 / value)):
             if abs(c - of) <= close * abs(of):
                 return f"{form} the right value"
-    near = Fraction(c).limit_denominator(SMALL)
-    odd = near.denominator > 1 and abs(near.numerator) > SMALL
+    near = Fraction(c).limit_denominator(MAX_FRACTION_TERM)
+    odd = near.denominator > 1 and abs(near.numerator) > MAX_FRACTION_TERM
     if odd or abs(float(near) - c) > close * abs(c):
         return f"{c:.6g} times the right value"
     if near == Fraction(1, 2):
@@ -100,29 +114,29 @@ def in_words(c: float, close: float) -> str:
     return f"{near} {'times' if near.denominator == 1 else 'of'} the right value"
 
 
-def named(scene: Observations) -> Iterator[Factor]:
-    """What a factor may be called that is no count, the likeliest first."""
-    yield from _degrees(scene.output)
-    for quantity in attributes(scene.first):
+def named(obs: Observations) -> Iterator[Factor]:
+    """Names of factors other than counts, the likeliest first."""
+    yield from _degrees(obs.output)
+    for quantity in attributes(obs.first):
         if not quantity.count:
             yield from _formed(quantity, GIVEN)
-    for quantity in relative(scene.first):
+    for quantity in relative(obs.first):
         yield from _formed(quantity, GIVEN[:2])
-    for quantity in counts(scene.first, scene.output):
+    for quantity in counts(obs.first, obs.output):
         yield from _formed(quantity, ROOTS)
 
 
-def counted(scene: Observations) -> Iterator[Factor]:
-    """Counts, then what is made of two quantities."""
-    given, own = [*attributes(scene.first)], [*counts(scene.first, scene.output)]
+def counted(obs: Observations) -> Iterator[Factor]:
+    """Counts, then products and quotients of two quantities."""
+    given, own = [*attributes(obs.first)], [*counts(obs.first, obs.output)]
     whole = [quantity for quantity in given if quantity.count]
-    for quantity in (*own, *whole, *along(scene.first, scene.output)):
+    for quantity in (*own, *whole, *along(obs.first, obs.output)):
         yield from _formed(quantity, COUNTED)
     for quantity in whole:
         yield from _formed(quantity, GIVEN)
     for quantity in own:
         yield from _formed(quantity, SQUARES)
-    yield from _quotients(own, scene.output)
+    yield from _quotients(own, obs.output)
     yield from _products(own, given)
 
 
@@ -149,10 +163,10 @@ def _degree(name: str, probe: Probe) -> float | None:
                        for c in (1.0, 2.0))
     )  # fmt: skip
     ratio = twice[once != 0] / once[once != 0]
-    if not ratio.size or not (ratio > 0).all() or np.ptp(ratio) > LOOSE * ratio[0]:
+    if not ratio.size or not (ratio > 0).all() or np.ptp(ratio) > TRIAL_TOLERANCE * ratio[0]:
         return None
     n = float(np.log2(ratio[0]))
-    return n if abs(n - round(n)) <= LOOSE and round(n) >= 1 else None
+    return n if abs(n - round(n)) <= TRIAL_TOLERANCE and round(n) >= 1 else None
 
 
 def _formed(quantity: Quantity, forms: tuple[Form, ...]) -> Iterator[Factor]:
@@ -196,20 +210,20 @@ def _both(a: Value, p: float, b: Value, q: float, probe: Probe) -> float | None:
         c = x**p * y**q
     except ZeroDivisionError:
         return None
-    return c if isinstance(c, float) else None  # of a negative number there is no root
+    return c if isinstance(c, float) else None  # complex: the root of a negative number
 
 
 def _quotients(own: list[Quantity], name: str) -> Iterator[Factor]:
-    """One count in place of another: R where both count what one sum may run over."""
+    """One count in place of another: R where one sum may run over both."""
     pairs = [(a, b) for a, b in product(own, own) if a is not b]
     words = "is m/n of the right value, m being {}, n being {}"
     for a, b in pairs:
         if a.array == b.array or not (a.array and b.array):
-            told = words.format(a.words, b.words)
-            yield Factor("R", told, partial(_both, a.of, 1.0, b.of, -1.0))
+            shown = words.format(a.words, b.words)
+            yield Factor("R", shown, partial(_both, a.of, 1.0, b.of, -1.0))
         elif a.part == b.part and name in {a.array, b.array}:
-            told = f"{words.format(a.words, b.words)}: of repetitions"
-            yield Factor("R", told, partial(_repeated, a.of, b.of))
+            shown = f"{words.format(a.words, b.words)}: of repetitions"
+            yield Factor("R", shown, partial(_repeated, a.of, b.of))
     for a, b in pairs:
         yield Factor("F", words.format(a.words, b.words), partial(_both, a.of, 1.0, b.of, -1.0))
 
@@ -217,4 +231,194 @@ def _quotients(own: list[Quantity], name: str) -> Iterator[Factor]:
 def _repeated(a: Value, b: Value, probe: Probe) -> float | None:
     """One over the other, if that one goes into the other."""
     c = _both(a, 1.0, b, -1.0, probe)
-    return c if c and (c.is_integer() or abs(1 / c - round(1 / c)) <= LOOSE) else None
+    return c if c and (c.is_integer() or abs(1 / c - round(1 / c)) <= TRIAL_TOLERANCE) else None
+
+
+SIGNIFICANT_SHARE: Final = 1e-6
+"""Share of the largest element from which on an element tells the factor."""
+MIN_TELLING_ELEMENTS: Final = 3
+TOLERANCE_ULPS: Final = 4
+"""The same in units of roundoff, for narrow types."""
+PLAIN_NUMBERS: Final = (2.0, 0.5)
+"""Factors that are more likely numbers than counts, where nothing varies."""
+
+
+def scale(obs: Observations) -> Iterator[Hypothesis]:
+    """A constant multiple of the right gradient: signs, numbers, attributes, roots of counts."""
+    found = _factors(obs)
+    same = _constant(found, _loose(obs))
+    loose = _loose(obs)
+    if same is not None and abs(same + 1) <= loose:
+        yield _hypothesis(
+            obs, Factor("S", "has the wrong sign: the right value negated", constant(-1))
+        )
+    for c in PLAIN_NUMBERS:
+        if same is not None and abs(same / c - 1) <= loose:
+            yield _hypothesis(obs, number(c, loose))
+    yield from _fitting(obs, found, named(obs))
+
+
+def reduction(obs: Observations) -> Iterator[Hypothesis]:
+    """A count, its inverse, or another count's; then products with attributes, then any number."""
+    found = _factors(obs)
+    yield from _fitting(obs, found, counted(obs))
+    same = _constant(found, _loose(obs))
+    if same is not None:
+        yield _hypothesis(obs, number(same, max(NAME_TOLERANCE, TOLERANCE_ULPS * obs.first.u)))
+
+
+def _factors(obs: Observations) -> list[float]:
+    """The factor at each failing probe; none where there is none at one of them."""
+    seen = [factor_at(probe, obs.output) for probe in obs.failing]
+    found = [c for c in seen if c is not None]
+    shown = len(found) == len(seen) and any(found) and _telling(obs) >= MIN_TELLING_ELEMENTS
+    return found if shown else []
+
+
+def _constant(found: list[float], loose: float) -> float | None:
+    """The factor, where it is the same at all probes."""
+    if not found or max(found) - min(found) > loose * abs(max(found)):
+        return None
+    return found[0]
+
+
+def _fitting(
+    obs: Observations, found: list[float], factors: Iterable[Factor]
+) -> Iterator[Hypothesis]:
+    """The names that have the right value at all failing probes."""
+    loose = _loose(obs)
+    for factor in factors if found else ():
+        if all(_near(factor.of(p), c, loose) for p, c in zip(obs.failing, found, strict=True)):
+            yield _hypothesis(obs, factor)
+
+
+def factor_at(probe: Probe, name: str) -> float | None:
+    """The one number that the right gradient was multiplied by; None where there is none."""
+    if name not in probe.got:
+        return None
+    got, right = probe.got[name].ravel(), probe.right[name].ravel()
+    size = float(right @ right)
+    if not (np.isfinite(got).all() and np.isfinite(size) and size > 0):
+        return None
+    c = float(got @ right) / size
+    return c if probe.reproduces(c * probe.right[name], name) else None
+
+
+def _telling(obs: Observations) -> int:
+    """Significant elements over all failing probes."""
+    found = 0
+    for probe in obs.failing:
+        right = np.abs(probe.right[obs.output])
+        found += int((right > SIGNIFICANT_SHARE * np.max(right, initial=0.0)).sum())
+    return found
+
+
+def _near(a: float | None, c: float, loose: float) -> bool:
+    return a is not None and math.isfinite(a) and abs(a - c) <= loose * abs(c)
+
+
+def _loose(obs: Observations) -> float:
+    """Relative distance within which a name fits a factor that was measured in the dtype."""
+    return max(TRIAL_TOLERANCE, TOLERANCE_ULPS * obs.first.u)
+
+
+def _hypothesis(obs: Observations, factor: Factor) -> Hypothesis:
+    def predicted(probe: Probe) -> Array | None:
+        c = factor.of(probe)
+        if c is None or (math.isnan(c) and probe.fails(obs.output)):
+            return None
+        return probe.right[obs.output] * (1.0 if math.isnan(c) else c)
+
+    return predicting(
+        obs, factor.label, f"{obs.gradient} {factor.words}", predicted, _shown(obs, factor)
+    )
+
+
+def _shown(obs: Observations, factor: Factor) -> tuple[str, ...]:
+    """The factor at two points where it differs."""
+    shown: dict[float, str] = {}
+    for probe in obs.failing:
+        c = factor.of(probe)
+        if c is not None and math.isfinite(c):
+            shown.setdefault(round(c, 12), f"{c:.6g} at {probe.where}")
+    return ("the factor is " + ", ".join([*shown.values()][:2]),) if len(shown) > 1 else ()
+
+
+Function = Callable[[Any], Any]
+
+
+def _rows(of: Callable[[Float], Float]) -> Function:
+    """A number for each row, which keeps its axis."""
+    return lambda x: of(x) if x.ndim else None
+
+
+FUNCTIONS: Final[tuple[tuple[str, Function], ...]] = (
+    ("{}", lambda x: x),
+    ("exp({})", np.exp),
+    ("sigmoid({})", lambda x: 1 / (1 + np.exp(-x))),
+    ("1 - {}", lambda x: 1 - x),
+    ("{}²", np.square),
+    ("√{}", np.sqrt),
+    ("|{}|", np.abs),
+    ("the norm of {}'s rows", _rows(lambda x: np.linalg.norm(x, axis=-1, keepdims=True))),
+    ("the root mean square of {}'s rows",
+     _rows(lambda x: np.sqrt(np.mean(x * x, axis=-1, keepdims=True)))),
+    ("the standard deviation of {}'s rows", _rows(lambda x: np.std(x, axis=-1, keepdims=True))),
+    ("the variance of {}'s rows", _rows(lambda x: np.var(x, axis=-1, keepdims=True))),
+    ("the sum of {}'s rows", _rows(lambda x: np.sum(x, axis=-1, keepdims=True))),
+    ("the largest of {}'s rows", _rows(lambda x: np.max(x, axis=-1, keepdims=True))),
+)  # fmt: skip
+"""What may be multiplied in, of a primal or an output."""
+
+
+def argument(obs: Observations) -> Iterator[Hypothesis]:
+    """The right gradient times or divided by an array, where forward is not element by element."""
+    name, own = obs.output, obs.gradient
+    if all(is_diagonal(probe, name) for probe in obs.failing):
+        return  # a wrong slope, which is another rule's
+    for words, of in _factor_arrays(obs.first):
+        for form, function in FUNCTIONS:
+            for by_row in (False, True):
+                value = partial(_factor, of, function, by_row, name)
+                shown = form.format(words) + (", one for each row" if by_row else "")
+                says = f"{own} lacks the factor {shown}"
+                yield predicting(obs, "F", says, partial(_divided, value, name))
+                says = f"{own} has the factor {shown} too much"
+                yield predicting(obs, "F", says, partial(_multiplied, value, name))
+
+
+FactorAt = Callable[[Probe], Float | None]
+
+
+def _factor_arrays(probe: Probe) -> Iterator[tuple[str, Callable[[Probe], Array]]]:
+    for name, primal in zip(probe.names, probe.primals, strict=True):
+        if primal.dtype.kind == "f":
+            yield name, read_primal(name)
+    for i in range(len(probe.ct)):
+        yield ("the output" if len(probe.ct) == 1 else f"output {i + 1}"), read_output(i)
+
+
+def _factor(
+    of: Callable[[Probe], Array], function: Function, by_row: bool, name: str, probe: Probe
+) -> Float | None:
+    """The array in the gradient's shape: as it broadcasts, or one number for each row."""
+    value, shape = np.asarray(function(of(probe)), dtype=np.float64), probe.right[name].shape
+    lack = len(shape) - value.ndim
+    if not value.ndim or lack < 0 or (by_row and not lack):
+        return None
+    return np.broadcast_to(value.reshape(*value.shape, *(1,) * (lack * by_row)), shape)
+
+
+def _divided(value: FactorAt, name: str, probe: Probe) -> Float | None:
+    """Without the factor; where both are 0, nothing is predicted."""
+    factor = value(probe)
+    if factor is None or name not in probe.got:
+        return None
+    right = probe.right[name]
+    with np.errstate(all="ignore"):
+        return np.where((factor == 0) & (right == 0), probe.got[name], right / factor)
+
+
+def _multiplied(value: FactorAt, name: str, probe: Probe) -> Float | None:
+    factor = value(probe)
+    return None if factor is None else probe.right[name] * factor

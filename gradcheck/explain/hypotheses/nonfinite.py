@@ -2,47 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Observations, Suspicion
-from gradcheck.explain.hypotheses.measures import Field, Measure, measures, others, primals
-from gradcheck.explain.probe import Float, Mask, Probe
+from gradcheck.explain.hypothesis import Hypothesis, Observations
+from gradcheck.explain.probe import Array, Float, Mask, Probe
 
-OVERFLOWS: Final = {"float32": 88.7228, "float64": 709.7827}
+Field = Callable[[Probe], Array | None]
+
+SPANS: Final = (("row", 1), ("column", -2), ("matrix", 2), ("array", 0))
+"""What an element belongs to, and how many of the last axes that spans (0: all)."""
+SPAN_MEASURES: Final[tuple[tuple[str, Callable[[Float], Float]], ...]] = (
+    ("the least {0} of its {1}", lambda x: x.min(axis=-1)),
+    ("the largest {0} of its {1}", lambda x: x.max(axis=-1)),
+    ("the spread of {0} in its {1}", lambda x: x.max(axis=-1) - x.min(axis=-1)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number for each element of the gradient: its name in messages, and its values."""
+
+    words: str
+    of: Field
+
+
+def measures(values: Iterable[Measure], name: str) -> Iterator[Measure]:
+    """Values beside an element; then of its row, of its matrix, and of all."""
+    values = [*values]
+    for measure in values:
+        yield Measure(measure.words, partial(_beside, measure.of, name))
+    for words, axes in SPANS:
+        for measure in values:
+            for split_by, over in SPAN_MEASURES:
+                yield Measure(
+                    split_by.format(measure.words, words),
+                    partial(_over, measure.of, name, axes, over),
+                )
+
+
+def primals(probe: Probe) -> Iterator[Measure]:
+    """Primals, their magnitudes and their differences."""
+    for name in probe.names:
+        yield Measure(name, partial(_primal, name))
+        yield Measure(f"|{name}|", partial(_magnitude, partial(_primal, name)))
+    for a, b in combinations(probe.names, 2):
+        if probe.primal(a).shape == probe.primal(b).shape:
+            yield Measure(f"{a} - {b}", partial(_difference, a, b))
+
+
+def others(probe: Probe) -> Iterator[Measure]:
+    """Outputs, cotangents and right gradients."""
+    for i in range(len(probe.ct)):
+        words = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
+        yield Measure(words, partial(_output, i))
+        yield Measure(f"the magnitude of {words}", partial(_magnitude, partial(_output, i)))
+        words = "the cotangent" if len(probe.ct) == 1 else f"cotangent {i + 1}"
+        yield Measure(words, partial(_cotangent, i))
+    for name in probe.right:
+        yield Measure(f"the right d{name}", partial(_right, name))
+
+
+def _magnitude(of: Callable[[Probe], Array], probe: Probe) -> Array:
+    return np.asarray(np.abs(of(probe)))
+
+
+def _output(i: int, probe: Probe) -> Array:
+    return probe.outputs[i]
+
+
+def _cotangent(i: int, probe: Probe) -> Array:
+    return probe.ct[i]
+
+
+def _right(name: str, probe: Probe) -> Array | None:
+    return probe.right.get(name)
+
+
+def _primal(name: str, probe: Probe) -> Array:
+    return probe.primal(name)
+
+
+def _difference(a: str, b: str, probe: Probe) -> Array | None:
+    x, y = probe.primal(a), probe.primal(b)
+    return np.asarray(x - y) if x.shape == y.shape else None
+
+
+def _beside(of: Field, name: str, probe: Probe) -> Float | None:
+    """A value in the gradient's shape; None where it does not fit."""
+    value, shape = of(probe), probe.right[name].shape
+    if value is None or value.ndim > len(shape):
+        return None
+    try:
+        return np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+    except ValueError:
+        return None
+
+
+def _over(
+    of: Field, name: str, axes: int, over: Callable[[Float], Float], probe: Probe
+) -> Float | None:
+    """One number per row, spread over the gradient's elements."""
+    with np.errstate(all="ignore"):
+        return _spread(of, name, axes, over, probe)
+
+
+def _spread(
+    of: Field, name: str, axes: int, over: Callable[[Float], Float], probe: Probe
+) -> Float | None:
+    value, shape = of(probe), probe.right[name].shape
+    if value is None or not value.ndim or not value.size:
+        return None
+    if axes < 0:
+        if value.ndim < -axes:
+            return None
+        value, axes = np.moveaxis(value, axes, -1), 1
+        found = _reduced(value, 1, over)
+        back = np.moveaxis(np.broadcast_to(found, value.shape), -1, -2)
+        return np.asarray(back) if back.shape == shape else None
+    found = _reduced(value, axes or value.ndim, over)
+    if axes == 0:
+        return np.full(shape, found.ravel()[0])
+    if found.ndim != len(shape):
+        return None
+    try:
+        return np.broadcast_to(found, shape)
+    except ValueError:
+        return None
+
+
+def _reduced(value: Array, axes: int, over: Callable[[Float], Float]) -> Float:
+    lead = value.shape[: max(value.ndim - axes, 0)]
+    found = over(np.asarray(value, dtype=np.float64).reshape(*lead, -1))
+    return found.reshape(*lead, *(1,) * (value.ndim - len(lead)))
+
+
+EXP_OVERFLOW: Final = {"float32": 88.7228, "float64": 709.7827}
 """Arguments beyond which exp overflows: ln of a type's largest number."""
-LARGE: Final = 4.0
-"""Magnitude beyond which a threshold speaks of overflow and not of a special point."""
-ENOUGH: Final = 3
-"""Elements on either side of a sign that name it."""
+MIN_OVERFLOW: Final = 4.0
+"""Magnitude beyond which a threshold suggests overflow rather than a special point."""
+MIN_PER_SIDE: Final = 3
 
 
-def nonfinite(scene: Observations) -> Iterator[Suspicion]:
+def nonfinite(obs: Observations) -> Iterator[Hypothesis]:
     """NaN or infinite where a value is 0, beyond a threshold, or in rows that hold such a value."""
-    name = scene.output
-    every = [*scene.failing, *scene.passing]
+    name = obs.output
+    every = [*obs.failing, *obs.passing]
     bad = [_bad(probe, name) for probe in every]
     if any(b is None for b in bad) or not any(b is not None and b.any() for b in bad):
         return
-    if not all(_else_right(probe, name) for probe in scene.failing):
+    if not all(_else_right(probe, name) for probe in obs.failing):
         return
-    kind = _kind(scene)
-    for words, of in _conditions(scene, every, [b for b in bad if b is not None]):
-        yield Suspicion(
+    kind = _kind(obs)
+    for words, of in _conditions(obs, every, [b for b in bad if b is not None]):
+        yield Hypothesis(
             label="N",
-            says=f"{scene.gradient} is {kind} {words}, right elsewhere",
+            says=f"{obs.gradient} is {kind} {words}, right elsewhere",
             fits=partial(_marks, of, name),
         )
     count = sum(int(b.sum()) for b in bad if b is not None)
     size = sum(b.size for b in bad if b is not None and b.any())
     which = "every element" if count == size else f"{count} of {size} elements, right elsewhere"
-    yield Suspicion(
+    yield Hypothesis(
         label="N",
-        says=f"{scene.gradient} is {kind} in {which}",
+        says=f"{obs.gradient} is {kind} in {which}",
         fits=lambda probe: True,
     )
 
@@ -59,8 +187,8 @@ def _else_right(probe: Probe, name: str) -> bool:
     return not (probe.wrong(name) & np.isfinite(probe.got[name])).any()
 
 
-def _kind(scene: Observations) -> str:
-    found = [probe.got[scene.output] for probe in scene.failing]
+def _kind(obs: Observations) -> str:
+    found = [probe.got[obs.output] for probe in obs.failing]
     nan = any(np.isnan(g).any() for g in found)
     infinite = any(np.isinf(g).any() for g in found)
     return "NaN or infinite" if nan and infinite else "NaN" if nan else "infinite"
@@ -87,13 +215,13 @@ Holds = Callable[[Probe], Mask | None]
 
 
 def _conditions(
-    scene: Observations, every: Sequence[Probe], bad: Sequence[Mask]
+    obs: Observations, every: Sequence[Probe], bad: Sequence[Mask]
 ) -> Iterator[tuple[str, Holds]]:
     """In words, and the elements each holds for: of attributes, of primals, of anything else."""
     yield from _of_attributes(every, bad)
     for values in (primals, others):
-        told = [(m, _split(m, every, bad)) for m in measures(values(scene.first), scene.output)]
-        apart = [(measure, split) for measure, split in told if split is not None]
+        split_by = [(m, _split(m, every, bad)) for m in measures(values(obs.first), obs.output)]
+        apart = [(measure, split) for measure, split in split_by if split is not None]
         for conditions in (_at_zero, _overflowing, _signed, _special):
             for measure, split in apart:
                 for where in conditions(measure, split):
@@ -120,7 +248,7 @@ def _at_value(name: str, value: Any, probe: Probe) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What a measure is where the gradient is not finite, and where it is."""
+    """Values of a measure where the gradient is not finite (`bad`), and where it is (`fine`)."""
 
     bad: Float
     fine: Float
@@ -152,7 +280,7 @@ def _special(measure: Measure, split: Split) -> Iterator[Where]:
 
 def _signed(measure: Measure, split: Split) -> Iterator[Where]:
     """One side of 0, with elements enough on both."""
-    if min(split.bad.size, split.fine.size) < ENOUGH:
+    if min(split.bad.size, split.fine.size) < MIN_PER_SIDE:
         return
     tiny = np.finfo(np.float64).smallest_subnormal
     if split.bad.max() < 0 <= split.fine.min():
@@ -170,11 +298,11 @@ def _overflowing(measure: Measure, split: Split) -> Iterator[Where]:
     if not split.fine.size:
         return
     low, high = float(split.fine.max()), float(split.bad.min())
-    if low < high and high >= LARGE:
+    if low < high and high >= MIN_OVERFLOW:
         c, why = between(max(low, 0.0), high, split.dtype)
         yield Where(f"{measure.words} > {c:.6g}{why}", partial(_above, measure.of, c))
     low, high = float(split.bad.max()), float(split.fine.min())
-    if low < high and low <= -LARGE:
+    if low < high and low <= -MIN_OVERFLOW:
         c, why = between(-min(high, 0.0), -low, split.dtype)
         yield Where(f"{measure.words} < {-c:.6g}{why}", partial(_below, measure.of, -c))
 
@@ -200,7 +328,7 @@ def between(low: float, high: float, dtype: str) -> tuple[float, str]:
     It is where exp, or its square, overflows, if it can be.
     """
     for part, what in ((1, "exp"), (2, "its exp squared")):
-        at = OVERFLOWS.get(dtype, 0.0) / part
+        at = EXP_OVERFLOW.get(dtype, 0.0) / part
         if low <= at < high:
             return at, f", where {what} overflows"
     middle = low + (high - low) / 2

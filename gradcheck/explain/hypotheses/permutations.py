@@ -13,9 +13,8 @@ import numpy as np
 from gradcheck.explain.probe import Array
 from gradcheck.numerics.arrays import Attrs
 
-STEPS: Final = (1, -1, 2, -2, 3, -3)
-"""Distances by which an axis is rolled."""
-PARTS: Final = (2, 3, 4)
+ROLL_DISTANCES: Final = (1, -1, 2, -2, 3, -3)
+PART_COUNTS: Final = (2, 3, 4)
 """Into how many equal parts an axis is taken to be divided, beside what attributes say."""
 
 
@@ -23,9 +22,9 @@ PARTS: Final = (2, 3, 4)
 class Move:
     """One way to misplace elements.
 
-    `of(array, attrs)` gives an array of the same shape, the array itself where it has no such
-    axis or does not divide; `back` undoes it (None: elements are lost). `says` follows "with",
-    `label` is the class that it makes. `square`: it does something to equal axes alone.
+    `of(array, attrs)` returns an array of the same shape: the array itself where it has no such
+    axis or does not divide. `back` undoes it (None: elements are lost). `says` follows "with",
+    `label` is the class of the mistake. `square`: only equal axes are moved.
     """
 
     label: str
@@ -49,12 +48,11 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
     if rank > 1:
         yield Move(label="L", says="its last two axes reversed", of=_flip_two, back=_flip_two)
     for axis in axes:
-        for step in STEPS:
+        for step in ROLL_DISTANCES:
             yield _rolled(axis, step)
     for axis in axes:
         yield from divisions(axis, attrs)
         yield from _packed_pairs(axis, attrs)
-    yield from _stacked()
 
 
 def losses(rank: int, attrs: Attrs) -> Iterator[Move]:
@@ -160,7 +158,7 @@ def _rolled(axis: int, step: int) -> Move:
 
 
 def _shifts(axis: int) -> Iterator[Move]:
-    """One place along an axis: what falls out is lost, what comes in is zero or the end again."""
+    """A shift by one place along an axis: zero or the end element is shifted in."""
 
     def shifted(array: Array, k: int, *, step: int, edge: bool) -> Array:
         if array.shape[k] == 0:
@@ -218,7 +216,7 @@ def _first_part(axis: int, count: int | str) -> Move:
 def _counts(attrs: Attrs) -> list[int | str]:
     """Into how many parts an axis may be divided: numbers, and attributes that say it."""
     named = [key for key, value in attrs.items() if type(value) is int and value > 1]
-    return [*PARTS, *named]
+    return [*PART_COUNTS, *named]
 
 
 def _parts(array: Array, axis: int, count: int | str, attrs: Attrs) -> Array | None:
@@ -273,27 +271,6 @@ def _turned(axis: int, key: str, way: int, array: Array, attrs: Attrs) -> Array:
         return array
     parts = array.reshape(*array.shape[:k], -1, n, m, *array.shape[k + 1 :])
     return np.ascontiguousarray(parts.swapaxes(k + 1, k + 2)).reshape(array.shape)
-
-
-def _stacked() -> Iterator[Move]:
-    """Halves of the last axis that lie one after the other as whole arrays, and the reverse."""
-
-    def of(array: Array, attrs: Attrs) -> Array:
-        if array.ndim < 2 or array.shape[-1] % 2:
-            return array
-        two = array.reshape(2, *array.shape[:-1], array.shape[-1] // 2)
-        return np.ascontiguousarray(np.moveaxis(two, 0, -2)).reshape(array.shape)
-
-    def back(array: Array, attrs: Attrs) -> Array:
-        if array.ndim < 2 or array.shape[-1] % 2:
-            return array
-        two = array.reshape(*array.shape[:-1], 2, array.shape[-1] // 2)
-        return np.ascontiguousarray(np.moveaxis(two, -2, 0)).reshape(array.shape)
-
-    says = "the halves of its last axis taken for those of its memory"
-    yield Move(label="L", says=says, of=of, back=back)
-    says = "the halves of its memory taken for those of its last axis"
-    yield Move(label="L", says=says, of=back, back=of)
 
 
 def _exchanges_of_parts(axis: int, count: int) -> Iterator[Move]:

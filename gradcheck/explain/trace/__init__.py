@@ -1,1 +1,1 @@
-"""A reference's own text, run once on a tape, and run again with one thing in it changed."""
+"""The text of a spec's VJP as a tape of operations, which can be replayed with some changed."""

@@ -1,4 +1,4 @@
-"""A reference's text at every probe of a scene, and what an edit of it predicts there."""
+"""The text of a spec at every probe, and what an edit of it predicts there."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Observations
-from gradcheck.explain.probe import CLOSER, Array, Probe
+from gradcheck.explain.hypothesis import Observations
+from gradcheck.explain.probe import MAX_RELATIVE_DISTANCE, Array, Probe
 from gradcheck.explain.trace.tape import Change, Node, Place, Tape, TooLongError, record, replay
 
-WORK: Final = 120_000
+MAX_REPLAYED_OPERATIONS: Final = 120_000
 """Operations performed again at the first probe, after which no more edits are tried."""
-OVERHEAD: Final = 8
+EDIT_OVERHEAD: Final = 8
 """Operations that an edit costs beside those."""
 _index: Final = operator.attrgetter("index")
 
@@ -60,7 +60,7 @@ def targets(node: Node, run: Run) -> Iterator[Target]:
 class Ref:
     """A value of the text on any tape: a leaf by name, an output of forward, or an operation.
 
-    In a loop it is that of the same turn, moved by `step`. `of` is applied to it.
+    In a loop it is the value of the same iteration, moved by `step`. `of` is applied to it.
     """
 
     name: str = ""
@@ -133,8 +133,8 @@ class Run:
     def known(self) -> set[int]:
         """Indices of the values that forward has, too, arguments included."""
         tape = self.tape
-        ours = {key_of(n) for n in tape.nodes[tape.length :]}
-        return {n.index for n in tape.nodes[: tape.length] if n.name or key_of(n) in ours}
+        own = {key_of(n) for n in tape.nodes[tape.length :]}
+        return {n.index for n in tape.nodes[: tape.length] if n.name or key_of(n) in own}
 
     @cached_property
     def elementwise(self) -> bool:
@@ -156,7 +156,7 @@ class Run:
 
 
 def key_of(node: Node) -> tuple[tuple[int, ...], bytes]:
-    """Shape and bits of a value: what tells values apart."""
+    """Shape and bits of a value, which identify it."""
     return node.value.shape, node.value.tobytes()
 
 
@@ -166,10 +166,10 @@ Changes = Mapping[int, Change]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One change of the text: `changes(run)` says what it is on the tape of any probe.
+    """One change of the text: `changes(run)` is that change on the tape of any probe.
 
-    They are None where the change means nothing there. Of edits that fit equally, that of the
-    lowest `rank` is the likelier.
+    It is None where the change has no meaning. Of edits that fit equally well, the one with the
+    lowest `rank` is likelier.
     """
 
     label: str
@@ -180,20 +180,20 @@ class Edit:
 
 
 def at(target: Target, change: Change) -> Callable[[Run], Changes]:
-    """The same change of all operations of a target."""
+    """Change all operations of a target."""
     return lambda run: {node.index: change for node in target.on(run)}
 
 
 def all_of(every: tuple[Target, ...], change: Change) -> Callable[[Run], Changes]:
-    """The same change of all operations of several targets."""
+    """Change all operations of several targets."""
     return lambda run: {n.index: change for target in every for n in target.on(run)}
 
 
 @dataclass(slots=True)
 class Text:
-    """The text under every probe of one scene."""
+    """The text under every probe of one gradient."""
 
-    scene: Observations
+    obs: Observations
     work: int = 0
     _runs: dict[int, Run | None] = field(default_factory=dict)
 
@@ -201,7 +201,7 @@ class Text:
         """The text at one probe; None where it cannot be noted."""
         if id(probe) not in self._runs:
             try:
-                self._runs[id(probe)] = Run(probe, self.scene.output)
+                self._runs[id(probe)] = Run(probe, self.obs.output)
             except Exception:  # noqa: BLE001  a text may do what a tape cannot note
                 self._runs[id(probe)] = None
         return self._runs[id(probe)]
@@ -215,16 +215,16 @@ class Text:
     @property
     def spent(self) -> bool:
         """Whether so much was tried that no more is."""
-        return self.work > WORK
+        return self.work > MAX_REPLAYED_OPERATIONS
 
     def tried(self, run: Run, changes: Changes | None) -> Array | None:
         """The gradient at the first probe, with the work counted."""
         first = min(changes, default=len(run.tape.nodes)) if changes else 0
-        self.work += OVERHEAD + len(run.needed) - bisect_left(run.needed, first, key=_index)
+        self.work += EDIT_OVERHEAD + len(run.needed) - bisect_left(run.needed, first, key=_index)
         return None if changes is None else run.again(changes)
 
 
-class Likeness:
+class Match:
     """A quick test at the first probe: a prediction that fails it reproduces nothing."""
 
     def __init__(self, probe: Probe, output: str) -> None:
@@ -238,12 +238,12 @@ class Likeness:
         self._off = float(off.flat[self._k]) if off.size else 0.0
 
     def __call__(self, prediction: Array | None) -> bool:
-        """Whether the prediction is what was returned."""
+        """Whether the prediction reproduces the returned gradient."""
         if prediction is None or prediction.shape != self.got.shape:
             return False
         if self._finite:
             mine = abs(float(prediction.flat[self._k]) - float(self.got.flat[self._k]))
-            if not mine <= CLOSER * self._off:
+            if not mine <= MAX_RELATIVE_DISTANCE * self._off:
                 return False
         return self.probe.reproduces(prediction, self.output)
 
@@ -255,7 +255,7 @@ Described = tuple[str, str, Change]
 def tried_everywhere(
     text: Text,
     run: Run,
-    like: Likeness,
+    like: Match,
     changes_of: Callable[[Node, Run], Iterable[Described]],
 ) -> Iterator[Edit]:
     """Each change that there is of each operation, the last ones first, where it fits."""
@@ -270,6 +270,6 @@ def tried_everywhere(
                 if like(text.tried(run, at(target, change)(run))):
                     yield Edit(
                         label=label,
-                        says=f"{text.scene.gradient}: {says}",
+                        says=f"{text.obs.gradient}: {says}",
                         changes=at(target, change),
                     )

@@ -1,4 +1,4 @@
-"""A tape of every operation that a reference's text performs, and what it gives with some changed.
+"""A tape of every operation of a spec's text, and its replay with some of them changed.
 
 The text runs once, in float64, on arrays that note each operation with its operands and its place
 in the source. To ask what the text would give with one operation changed, only what depends on
@@ -27,7 +27,7 @@ Place = tuple[CodeType, int]
 
 _OWN: Final = frozenset({__file__, arithmetic.__file__})
 _PLAIN: Final = frozenset({np.shape, np.ndim, np.size})
-LONGEST: Final = 4000
+MAX_OPERATIONS: Final = 4000
 """Operations beyond which a text is too long to be asked again and again."""
 
 
@@ -40,9 +40,9 @@ class Node:
     """One operation: `kind` names it, `operands` are nodes and bare values, `value` its result.
 
     `call(operands)` performs it. `chain` is its place in the source, innermost first, with the
-    places it was called from; `turn` counts the operations that have the same chain, as a loop
-    has them; `function` and `kwargs` are what it calls, and with which keywords. A leaf (a primal,
-    the cotangent, an attribute) has no place but a `name`.
+    places it was called from; `turn` counts the operations with the same chain, which a loop makes;
+    `function` and `kwargs` are what it calls. A leaf (a primal, the cotangent, an attribute) has no
+    place but a `name`.
     """
 
     index: int
@@ -68,7 +68,7 @@ Change = Callable[[Node, list[Any]], Any]
 
 
 class Traced(np.ndarray[Any, Any]):
-    """An array whose operations are noted. What numpy does behind its back counts as given."""
+    """An array that records its operations; those inside numpy functions count as constants."""
 
     node: Node | None
     tape: Tape | None
@@ -151,7 +151,7 @@ class Tape:
             value = call([o.value if isinstance(o, Node) else o for o in operands])
         if not isinstance(value, (np.ndarray, np.generic, float)):
             return value
-        if len(self.nodes) >= LONGEST:
+        if len(self.nodes) >= MAX_OPERATIONS:
             raise TooLongError
         chain = _chain()
         turn = self._turns[chain, kind] = self._turns.get((chain, kind), -1) + 1
@@ -162,7 +162,7 @@ class Tape:
         )  # fmt: skip
 
     def needed(self, output: int) -> list[Node]:
-        """What a gradient depends on, in order."""
+        """The operations that a gradient depends on, in order."""
         last = self.outputs[output]
         if last is None:
             return []
@@ -174,9 +174,9 @@ class Tape:
 
 
 def replay(nodes: Sequence[Node], changes: Mapping[int, Change]) -> Array:
-    """The value of the last of `nodes` with those in `changes`, by index, performed otherwise.
+    """The value of the last of `nodes`, with the operations in `changes` (by index) changed.
 
-    Raises what a changed operation raises where it is not defined.
+    Raises whatever a changed operation raises where it is not defined.
     """
     new: dict[int, Any] = {}
     for node in nodes:
@@ -235,7 +235,6 @@ class Tracing:
         return lambda *args, **kwargs: tape.note(name, own, args, kwargs)
 
     def asarray(self, values: Any) -> Any:
-        """What is noted stays noted."""
         return values if isinstance(values, Traced) else self._tape.note(
             "asarray", F64.asarray, (values,), {}
         )  # fmt: skip

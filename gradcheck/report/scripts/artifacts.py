@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from gradcheck.errors import GradcheckError
-from gradcheck.explain.probe_collector import ProbeCollector
+from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.explain.shrink import Shrunk, shown
 from gradcheck.judge.operator import CaseTruth, Unsuitable
 from gradcheck.report.scripts.point import cotangent_of, primals_of

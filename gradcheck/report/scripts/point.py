@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.probe_collector import ProbeCollector
+from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.explain.shrink import Shrunk, shown
 from gradcheck.implementations.bound import Binding
 from gradcheck.judge.compare import compare, rules_of

@@ -46,13 +46,6 @@ def filled(value):
             "U",
             "takes the cotangent of the first row for all rows",
         ),
-        (
-            "rms_norm",
-            "x",
-            whole(lambda c: c.mean(axis=-1, keepdims=True) + 0 * c),
-            "U",
-            "averages the cotangent over its axis -1",
-        ),
     ],
 )
 def test_what_stands_in_its_place_is_named(op, output, edit, label, says):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain.trace.run import Edit, Likeness, Ref, Run, Target, Text, at, targets
+from gradcheck.explain.trace.run import Edit, Match, Ref, Run, Target, Text, at, targets
 from gradcheck.explain.trace.tape import TooLongError
 from tests.explain.scenes import scene
 
@@ -85,7 +85,7 @@ def test_values_are_found_again_by_what_they_are(softmax):
 
 
 def test_likeness_lets_through_what_came_and_nothing_else(softmax):
-    like = Likeness(softmax.first, "x")
+    like = Match(softmax.first, "x")
     came = 2 * softmax.first.ct[0]
     assert like(came)
     assert not like(None)

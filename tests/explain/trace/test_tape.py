@@ -118,7 +118,7 @@ def test_a_gradient_that_is_no_array_is_none():
 
 
 def test_an_endless_text_is_refused(monkeypatch):
-    monkeypatch.setattr(tape, "LONGEST", 10)
+    monkeypatch.setattr(tape, "MAX_OPERATIONS", 10)
 
     def vjp(xp, ct, x):
         for _ in range(20):

@@ -54,21 +54,12 @@ def dropout(x, mask, *, p, inverted):
     return jnp.where(mask == 0, 0, x) * scale
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "relu": jax.nn.relu,
     "leaky_relu": jax.nn.leaky_relu,
-    "elu": elu,
-    "clamp": clamp,
     "tanh": jnp.tanh,
-    "tanh_back": tanh_back,
     "sigmoid": jax.nn.sigmoid,
-    "sigmoid_back": sigmoid_back,
-    "softcap": softcap,
-    "softcap_back": softcap_back,
-    "softplus": softplus,
     "mish": jax.nn.mish,
     "hardswish": jax.nn.hard_swish,
     "hardsigmoid": jax.nn.hard_sigmoid,
-    "relu_squared": relu_squared,
-    "dropout": dropout,
 }

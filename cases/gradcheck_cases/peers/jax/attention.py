@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -102,19 +100,3 @@ def _band(q, k, left, right, top_left=False):
 def _seen(att):
     """Booleans [t, 1, s] for `att` [t, h, s]."""
     return jnp.tri(att.shape[-3], att.shape[-1], dtype=bool)[:, None, :]
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "softmax": softmax,
-    "masked_softmax": masked_softmax,
-    "masked_attention": masked_attention,
-    "mix_by_attention": mix_by_attention,
-    "attention": attention,
-    "packed_attention": packed_attention,
-    "flash_attn": flash_attn,
-    "flash_ff": flash_ff,
-    "grouped_query_attention": grouped_query_attention,
-    "sliding_window_attention": sliding_window_attention,
-    "sink_attention": sink_attention,
-    "softcapped_attention": softcapped_attention,
-}

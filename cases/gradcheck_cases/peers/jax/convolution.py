@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -130,17 +128,3 @@ def upscale(x, *, factor):
     """The nearest pixel; jax.image.resize centres pixels, which is the same for whole factors."""
     shape = (*x.shape[:-2], *(n * f for n, f in zip(x.shape[-2:], factor, strict=True)))
     return jax.image.resize(x, shape, "nearest")
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "conv_1d_1s": conv_1d_1s,
-    "conv_1d_2s": conv_1d_2s,
-    "conv_2d": conv_2d,
-    "depthwise_conv_2d": depthwise_conv_2d,
-    "conv_transpose_1d": conv_transpose_1d,
-    "conv_transpose_2d": conv_transpose_2d,
-    "im2col": im2col,
-    "max_pool_2d": max_pool_2d,
-    "avg_pool_2d": avg_pool_2d,
-    "upscale": upscale,
-}

@@ -46,7 +46,7 @@ def map_binary(x, y, *, function):
     return functions[function](x, y)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "add": jnp.add,
     "sub": jnp.subtract,
     "mul": jnp.multiply,
@@ -60,8 +60,5 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "log": jnp.log,
     "abs": jnp.abs,
     "sgn": jnp.sign,
-    "step": step,
     "pow": power,
-    "map_unary": map_unary,
-    "map_binary": map_binary,
 }

@@ -29,7 +29,7 @@ def geglu(gate, up, *, form, root):
 
 
 def packed_geglu(x, *, form, root):
-    """The same with [gate | up] along the last axis."""
+    """Gate and up packed along the last axis."""
     return geglu(*jnp.split(x, 2, axis=-1), form=form, root=root)
 
 
@@ -39,16 +39,10 @@ def swiglu(gate, up):
 
 
 def packed_swiglu(x):
-    """The same with [gate | up] along the last axis."""
+    """Gate and up packed along the last axis."""
     return swiglu(*jnp.split(x, 2, axis=-1))
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "gelu": gelu,
+OTHERS: dict[str, Callable[..., Any]] = {
     "silu": jax.nn.silu,
-    "silu_back": silu_back,
-    "geglu": geglu,
-    "packed_geglu": packed_geglu,
-    "swiglu": swiglu,
-    "packed_swiglu": packed_swiglu,
 }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 
@@ -38,13 +35,3 @@ def scatter_add(x, index, src, *, axis):
     places = list(jnp.indices(index.shape, sparse=True))
     places[axis] = index
     return x.at[tuple(places)].add(src[tuple(slice(n) for n in index.shape)])
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "encoder": encoder,
-    "input_embedding": input_embedding,
-    "get_rows": get_rows,
-    "get_rows_back": get_rows_back,
-    "gather": gather,
-    "scatter_add": scatter_add,
-}

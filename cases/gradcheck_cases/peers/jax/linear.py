@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 
@@ -41,14 +39,3 @@ def lora_linear(x, w, a, b, *, s, per):
     rank = a.shape[-1]
     strength = s / {"one": 1, "rank": rank, "root": math.sqrt(rank)}[per]
     return matmul(x, w) + strength * matmul(matmul(x, b), a)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "matmul": matmul,
-    "multi_head_matmul": multi_head_matmul,
-    "mul_mat": mul_mat,
-    "outer_product": outer_product,
-    "batched_matmul": batched_matmul,
-    "low_rank_linear": low_rank_linear,
-    "lora_linear": lora_linear,
-}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -88,17 +86,3 @@ def kl_divergence(q, p, *, log_q, log_p, reduction):
     log = q if log_q else jnp.log(q)
     terms = jnp.exp(p) * (p - log) if log_p else xlogy(p, p) - p * log
     return _reduced(terms, reduction)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "cross_entropy": cross_entropy,
-    "softmax_cross_entropy": softmax_cross_entropy,
-    "label_smoothing_cross_entropy": label_smoothing_cross_entropy,
-    "masked_cross_entropy": masked_cross_entropy,
-    "z_loss": z_loss,
-    "square_error": square_error,
-    "huber": huber,
-    "hinge": hinge,
-    "binary_cross_entropy": binary_cross_entropy,
-    "kl_divergence": kl_divergence,
-}

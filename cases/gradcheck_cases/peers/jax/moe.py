@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -23,6 +20,3 @@ def moe(x, w_router, w_up, w_gate=None, w_down=None, *, top_k, score, renormalis
         y = jnp.einsum("eof,...ef->...eo", w_down, y)
     answers = jnp.take_along_axis(y, chosen[..., None], axis=-2)
     return scale * (shares[..., None] * answers).sum(-2)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {"moe": moe}

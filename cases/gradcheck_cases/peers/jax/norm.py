@@ -1,4 +1,4 @@
-"""Normalisations of JAX's mean, var and rsqrt: it has no operators of its own but standardize."""
+"""Normalisations from JAX's mean, var and rsqrt; its only own one is standardize."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def layer_norm(x, w=None, b=None, *, eps):
 
 
 def _standardised(x, axis, eps):
-    """With the variance handed over: jax.nn.standardize's own is mean(x²) - mean(x)²."""
+    """With the variance given: jax.nn.standardize's own is mean(x²) - mean(x)²."""
     variance = jnp.var(x, axis=axis, keepdims=True)
     mean = jnp.mean(x, axis=axis, keepdims=True)
     return jax.nn.standardize(x, axis=axis, mean=mean, variance=variance, epsilon=eps)
@@ -61,13 +61,6 @@ def qk_norm(q, k, wq, wk, *, eps, unit_offset):
     )
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "rms_norm": rms_norm,
-    "layer_norm": layer_norm,
+OTHERS: dict[str, Callable[..., Any]] = {
     "norm": layer_norm,
-    "rms_norm_back": rms_norm_back,
-    "group_norm": group_norm,
-    "batch_norm": batch_norm,
-    "l2_normalize": l2_normalize,
-    "qk_norm": qk_norm,
 }

@@ -70,12 +70,9 @@ def diag_mask_zero(x, *, n_past):
     return jnp.tril(x, n_past)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "rope/interleaved": rope_interleaved,
     "rope/half-split": rope_half_split,
     "rope_back/interleaved": rope_back_interleaved,
     "rope_back/half-split": rope_back_half_split,
-    "alibi": alibi,
-    "diag_mask_inf": diag_mask_inf,
-    "diag_mask_zero": diag_mask_zero,
 }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -148,14 +145,3 @@ def gru_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None, *, order, reset_after):
     new = r * by_h["n"] if reset_after else _gates(r * h, w_hh, b_hh, order)["n"]
     n = jnp.tanh(by_x["n"] + new)
     return (1 - z) * n + z * h
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "selective_scan": selective_scan,
-    "wkv": wkv,
-    "wkv6": wkv6,
-    "linear_attention": linear_attention,
-    "gated_delta_rule": gated_delta_rule,
-    "lstm_cell": lstm_cell,
-    "gru_cell": gru_cell,
-}

@@ -57,18 +57,10 @@ def l2_norm(x):
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, squares)))
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "sum": sum_all,
-    "sum_rows": sum_rows,
-    "mean": mean,
-    "repeat": repeat,
     "max": lambda x: jnp.max(x, axis=-1),
     "prod": lambda x: jnp.prod(x, axis=-1),
     "logsumexp": lambda x: jax.nn.logsumexp(x, axis=-1),
-    "cumsum": cumsum,
     "cumprod": lambda x: jnp.cumprod(x, axis=-1),
-    "sort": sort,
-    "top_k": top_k,
-    "variance": variance,
-    "l2_norm": l2_norm,
 }

@@ -130,27 +130,12 @@ def where(mask, x, y, *, guard):
     return jnp.where(taken, x, y)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "dup": jnp.copy,
-    "cpy": cpy,
-    "cont": cont,
-    "reshape": reshape,
     "transpose": jnp.matrix_transpose,
-    "permute": permute,
-    "concat": concat,
-    "diag": diag,
-    "view_1d": view_1d,
-    "view_2d": view_2d,
-    "view_3d": view_3d,
-    "view_4d": view_4d,
     "set": set_general,
-    "set_1d": set_1d,
-    "set_2d": set_2d,
-    "acc": acc,
-    "pad": pad,
     "slice": slice_,
     "flip": lambda x, *, axes: jnp.flip(x, axes),
     "tril": lambda x, *, diagonal: jnp.tril(x, diagonal),
     "triu": lambda x, *, diagonal: jnp.triu(x, diagonal),
-    "where": where,
 }

@@ -5,40 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcheck_cases.peers.torch import (
-    activation,
-    attention,
-    convolution,
-    elementwise,
-    gated,
-    indexing,
-    linear,
-    loss,
-    moe,
-    norm,
-    optimizer,
-    position,
-    recurrent,
-    reduction,
-    shape,
-)
+from gradcheck_cases.peers import counterparts
 from gradcheck_cases.peers.torch.models import MODULES
+from gradcheck_cases.peers.torch.optimizer import RULES
 
-OPERATORS: dict[str, Callable[..., Any]] = {
-    **activation.OPERATORS,
-    **attention.OPERATORS,
-    **convolution.OPERATORS,
-    **elementwise.OPERATORS,
-    **gated.OPERATORS,
-    **indexing.OPERATORS,
-    **linear.OPERATORS,
-    **loss.OPERATORS,
-    **moe.OPERATORS,
-    **norm.OPERATORS,
-    **position.OPERATORS,
-    **recurrent.OPERATORS,
-    **reduction.OPERATORS,
-    **shape.OPERATORS,
-}
-
-COUNTERPARTS: dict[str, Callable[..., Any]] = {**OPERATORS, **MODULES, **optimizer.RULES}
+COUNTERPARTS: dict[str, Callable[..., Any]] = {**counterparts("torch"), **MODULES, **RULES}

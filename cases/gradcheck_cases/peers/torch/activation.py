@@ -11,17 +11,17 @@ import torch.nn.functional as F
 
 
 def softcap(x, *, cap):
-    """No operator of PyTorch's own, but its tanh."""
+    """PyTorch has no such operator: its tanh."""
     return cap * torch.tanh(x / cap)
 
 
 def tanh_back(g, y):
-    """What autograd itself calls for tanh."""
+    """The function that autograd calls for tanh."""
     return torch.ops.aten.tanh_backward(g, y)
 
 
 def sigmoid_back(g, y):
-    """What autograd itself calls for sigmoid."""
+    """The function that autograd calls for sigmoid."""
     return torch.ops.aten.sigmoid_backward(g, y)
 
 
@@ -43,7 +43,7 @@ def hardsigmoid(x):
 
 
 def relu_squared(x):
-    """No operator of PyTorch's own, but its relu."""
+    """PyTorch has no such operator: its relu."""
     return torch.square(F.relu(x))
 
 
@@ -53,21 +53,13 @@ def dropout(x, mask, *, p, inverted):
     return torch.masked_fill(x, mask == 0, 0.0) * scale
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "relu": F.relu,
     "leaky_relu": F.leaky_relu,
     "elu": F.elu,
     "clamp": torch.clamp,
     "tanh": torch.tanh,
-    "tanh_back": tanh_back,
     "sigmoid": torch.sigmoid,
-    "sigmoid_back": sigmoid_back,
-    "softcap": softcap,
-    "softcap_back": softcap_back,
-    "softplus": softplus,
     "mish": F.mish,
     "hardswish": F.hardswish,
-    "hardsigmoid": hardsigmoid,
-    "relu_squared": relu_squared,
-    "dropout": dropout,
 }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 
@@ -89,19 +86,3 @@ def _seen(att):
     """Booleans [t, 1, s] for `att` [t, h, s]."""
     ones = torch.ones(att.shape[-3], att.shape[-1], dtype=torch.bool, device=att.device)
     return ones.tril().unsqueeze(-2)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "softmax": softmax,
-    "masked_softmax": masked_softmax,
-    "masked_attention": masked_attention,
-    "mix_by_attention": mix_by_attention,
-    "attention": attention,
-    "packed_attention": packed_attention,
-    "flash_attn": flash_attn,
-    "flash_ff": flash_ff,
-    "grouped_query_attention": grouped_query_attention,
-    "sliding_window_attention": sliding_window_attention,
-    "sink_attention": sink_attention,
-    "softcapped_attention": softcapped_attention,
-}

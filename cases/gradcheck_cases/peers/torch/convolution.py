@@ -1,10 +1,8 @@
-"""PyTorch's convolutions, pooling and resampling; theirs take one batch axis, no more, no fewer."""
+"""PyTorch's convolutions, pooling and resampling, which take exactly one batch axis."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch.nn.functional as F
 
@@ -74,17 +72,3 @@ def avg_pool_2d(x, *, kernel, stride, padding, count_include_pad):
 def upscale(x, *, factor):
     factor = tuple(float(f) for f in factor)
     return batched(lambda x: F.interpolate(x[:, None], scale_factor=factor)[:, 0], x, 2)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "conv_1d_1s": conv_1d_1s,
-    "conv_1d_2s": conv_1d_2s,
-    "conv_2d": conv_2d,
-    "depthwise_conv_2d": depthwise_conv_2d,
-    "conv_transpose_1d": conv_transpose_1d,
-    "conv_transpose_2d": conv_transpose_2d,
-    "im2col": im2col,
-    "max_pool_2d": max_pool_2d,
-    "avg_pool_2d": avg_pool_2d,
-    "upscale": upscale,
-}

@@ -38,7 +38,7 @@ def map_binary(x, y, *, function):
     return functions[function](x, y)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "add": torch.add,
     "sub": torch.sub,
     "mul": torch.mul,
@@ -52,8 +52,5 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "log": torch.log,
     "abs": torch.abs,
     "sgn": torch.sign,
-    "step": step,
     "pow": power,
-    "map_unary": map_unary,
-    "map_binary": map_binary,
 }

@@ -32,7 +32,7 @@ def geglu(gate, up, *, form, root):
 
 
 def packed_geglu(x, *, form, root):
-    """The same with [gate | up] along the last axis."""
+    """Gate and up packed along the last axis."""
     return geglu(*x.chunk(2, dim=-1), form=form, root=root)
 
 
@@ -42,16 +42,10 @@ def swiglu(gate, up):
 
 
 def packed_swiglu(x):
-    """The same with [gate | up] along the last axis."""
+    """Gate and up packed along the last axis."""
     return swiglu(*x.chunk(2, dim=-1))
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "gelu": gelu,
+OTHERS: dict[str, Callable[..., Any]] = {
     "silu": F.silu,
-    "silu_back": silu_back,
-    "geglu": geglu,
-    "packed_geglu": packed_geglu,
-    "swiglu": swiglu,
-    "packed_swiglu": packed_swiglu,
 }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 
@@ -34,13 +31,3 @@ def gather(x, index, *, axis):
 
 def scatter_add(x, index, src, *, axis):
     return torch.scatter_add(x, axis, index, src)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "encoder": encoder,
-    "input_embedding": input_embedding,
-    "get_rows": get_rows,
-    "get_rows_back": get_rows_back,
-    "gather": gather,
-    "scatter_add": scatter_add,
-}

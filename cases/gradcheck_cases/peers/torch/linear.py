@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 
 def multi_head_matmul(x, w):
-    """No operator of PyTorch's own, but its einsum."""
+    """PyTorch has no such operator: its einsum."""
     return torch.einsum("...thm,hnm->...tn", x, w)
 
 
@@ -40,12 +40,6 @@ def lora_linear(x, w, a, b, *, s, per):
     return F.linear(x, w) + strength * F.linear(F.linear(x, b), a)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "matmul": F.linear,
-    "multi_head_matmul": multi_head_matmul,
-    "mul_mat": mul_mat,
-    "outer_product": outer_product,
-    "batched_matmul": batched_matmul,
-    "low_rank_linear": low_rank_linear,
-    "lora_linear": lora_linear,
 }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -61,7 +59,7 @@ def masked_cross_entropy(logits, targets, *, ignore_index, reduction):
 
 
 def z_loss(logits, targets, *, weight, reduction):
-    """No operator of PyTorch's own, but its logsumexp."""
+    """PyTorch has no such operator: its logsumexp."""
     squares = torch.logsumexp(logits, dim=-1) ** 2
     return reduced(per_position(logits, targets) + weight * squares, reduction)
 
@@ -78,7 +76,7 @@ def huber(x, y, *, delta, scaled, reduction):
 
 
 def hinge(x, labels, *, margin, squared, reduction):
-    """No operator of PyTorch's own that takes binary labels and a margin for both."""
+    """PyTorch has no hinge with binary labels and a margin for both."""
     losses = torch.relu(margin - labels * x)
     return reduced(losses**2 if squared else losses, reduction)
 
@@ -98,17 +96,3 @@ def binary_cross_entropy(x, y, *, logits, pos_weight, reduction):
 def kl_divergence(q, p, *, log_q, log_p, reduction):
     q, p = torch.broadcast_tensors(q if log_q else q.log(), p)
     return reduced(F.kl_div(q, p, reduction="none", log_target=log_p), reduction)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "cross_entropy": cross_entropy,
-    "softmax_cross_entropy": softmax_cross_entropy,
-    "label_smoothing_cross_entropy": label_smoothing_cross_entropy,
-    "masked_cross_entropy": masked_cross_entropy,
-    "z_loss": z_loss,
-    "square_error": square_error,
-    "huber": huber,
-    "hinge": hinge,
-    "binary_cross_entropy": binary_cross_entropy,
-    "kl_divergence": kl_divergence,
-}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 
@@ -32,6 +29,3 @@ def moe(x, w_router, w_up, w_gate=None, w_down=None, *, top_k, score, renormalis
             x.new_zeros((*x.shape[:-1], (w_up if w_down is None else w_down).shape[-2])) * x.sum()
         )
     return torch.stack(out).reshape(*x.shape[:-1], -1)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {"moe": moe}

@@ -21,7 +21,7 @@ def layer_norm(x, w=None, b=None, *, eps):
 
 
 def rms_norm_back(g, x, *, eps):
-    """No operator of PyTorch's own: the formula, so that autograd takes its derivative."""
+    """PyTorch has no such operator: the formula, so that autograd takes its derivative."""
     r = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
     n = x * r
     return r * (g - n * (g * n).mean(dim=-1, keepdim=True))
@@ -52,13 +52,6 @@ def qk_norm(q, k, wq, wk, *, eps, unit_offset):
     )
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "rms_norm": rms_norm,
-    "layer_norm": layer_norm,
+OTHERS: dict[str, Callable[..., Any]] = {
     "norm": layer_norm,
-    "rms_norm_back": rms_norm_back,
-    "group_norm": group_norm,
-    "batch_norm": batch_norm,
-    "l2_normalize": l2_normalize,
-    "qk_norm": qk_norm,
 }

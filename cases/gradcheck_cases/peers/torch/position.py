@@ -1,4 +1,4 @@
-"""PyTorch has no rotary embedding; these are the two ways in which its users write it."""
+"""Rotary embeddings as PyTorch's users write them, in two layouts; linear positions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rope_back_half_split(g, *, base, offset, n_dims, half_split, skip_past):
 
 def _times_unit(x, angles):
     kind = x.dtype
-    if kind.itemsize < 4:  # complex numbers begin at float32; Llama's own text widens, too
+    if kind.itemsize < 4:  # complex numbers begin at float32; Llama's own code widens, too
         x, angles = x.float(), angles.float()
     size = 2 * angles.shape[-1]
     pairs = torch.view_as_complex(x[..., :size].unflatten(-1, (-1, 2)).contiguous())
@@ -77,12 +77,9 @@ def _above_diagonal(x, n_past):
     return ones.triu(n_past + 1)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "rope/interleaved": rope_interleaved,
     "rope/half-split": rope_half_split,
     "rope_back/interleaved": rope_back_interleaved,
     "rope_back/half-split": rope_back_half_split,
-    "alibi": alibi,
-    "diag_mask_inf": diag_mask_inf,
-    "diag_mask_zero": diag_mask_zero,
 }

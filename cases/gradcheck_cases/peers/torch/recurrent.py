@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -59,7 +59,7 @@ def wkv6(r, k, v, w, u, s=None, *, log_decay):
 
 
 def linear_attention(q, k, v, s=None, z=None, *, feature, normalised, scaled, decay, eps):
-    """Masked quadratic attention, which is what the recurrence computes."""
+    """Masked quadratic attention, which equals the recurrence."""
     if feature == "elu":
         q, k = F.elu(q) + 1, F.elu(k) + 1
     if scaled:
@@ -139,14 +139,3 @@ def gru_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None, *, order, reset_after):
     z = torch.sigmoid(by_x[1] + F.linear(h, w_z, b_z))
     n = torch.tanh(by_x[2] + F.linear(r * h, w_n, b_n))
     return torch.lerp(n, h, z)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "selective_scan": selective_scan,
-    "wkv": wkv,
-    "wkv6": wkv6,
-    "linear_attention": linear_attention,
-    "gated_delta_rule": gated_delta_rule,
-    "lstm_cell": lstm_cell,
-    "gru_cell": gru_cell,
-}

@@ -58,23 +58,16 @@ def top_k(x, *, k, largest):
 
 def variance(x, *, ddof):
     """torch.var with its correction."""
-    if 0 in x.shape[:-1]:  # of nothing at all it would warn, once per process
+    if 0 in x.shape[:-1]:  # of no elements it would warn, once per process
         return torch.sum(x, dim=-1)
     return torch.var(x, dim=-1, correction=ddof)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "sum": sum_all,
-    "sum_rows": sum_rows,
-    "mean": mean,
-    "repeat": repeat,
     "max": max_rows,
     "prod": lambda x: torch.prod(x, dim=-1),
     "logsumexp": lambda x: torch.logsumexp(x, dim=-1),
-    "cumsum": cumsum,
     "cumprod": lambda x: torch.cumprod(x, dim=-1),
-    "sort": sort,
-    "top_k": top_k,
-    "variance": variance,
     "l2_norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
 }

@@ -115,7 +115,7 @@ def pad(x, *, rows, columns, mode, value):
     width = (*columns, *rows)
     if mode == "constant":
         return F.pad(x, width, value=value)
-    return F.pad(x[None], width, mode=mode)[0]  # which wants a channel
+    return F.pad(x[None], width, mode=mode)[0]  # needs a channel axis
 
 
 def slice_(x, *, rows, columns):
@@ -146,27 +146,9 @@ def where(mask, x, y, *, guard):
     return torch.where(taken, x, y)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "dup": torch.clone,
-    "cpy": cpy,
-    "cont": cont,
-    "reshape": reshape,
     "transpose": lambda x: x.mT,
-    "permute": permute,
-    "concat": concat,
-    "diag": diag,
-    "view_1d": view_1d,
-    "view_2d": view_2d,
-    "view_3d": view_3d,
-    "view_4d": view_4d,
     "set": set_general,
-    "set_1d": set_1d,
-    "set_2d": set_2d,
-    "acc": acc,
-    "pad": pad,
     "slice": slice_,
-    "flip": flip,
-    "tril": tril,
-    "triu": triu,
-    "where": where,
 }

@@ -1,7 +1,7 @@
 """The models as PyTorch modules, whose gradients are autograd's.
 
 A module is built with the model's dimensions as keywords; called with its inputs, it returns the
-loss. `names` maps parameters of ours to the module's own, where they are called otherwise.
+loss. `names` maps the suite's parameters to the module's where their names differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The MNIST networks in PyTorch: its own layers, where they hold the tensors as ours do."""
+"""The MNIST networks in PyTorch: its own layers where their tensors have the suite's shapes."""
 
 from __future__ import annotations
 

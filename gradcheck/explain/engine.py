@@ -1,0 +1,216 @@
+"""The engine: of all hypotheses, in the order of their rules, the first that holds everywhere."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.hypotheses.registry import RULES
+from gradcheck.explain.hypothesis import Hypothesis, Observations, Rule
+from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe, agree
+from gradcheck.numerics.draw import Draw
+from gradcheck.results.finding import Diagnosis
+
+MIN_WRONG_ELEMENTS: Final = 3
+"""Wrong elements, over all probes, below which a coincidence is too likely to name anything."""
+MAX_LISTED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the engine makes of one gradient.
+
+    `found` is the first hypothesis that holds at all probes and the rule that proposed it; None
+    where none holds.
+    """
+
+    obs: Observations
+    found: tuple[Rule, Hypothesis] | None
+
+    @property
+    def hypothesis(self) -> Hypothesis | None:
+        """The hypothesis, to be put to further probes."""
+        return None if self.found is None else self.found[1]
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The explanation in words; without a hypothesis, the residual and an empty label."""
+        obs = self.obs
+        if self.found is None:
+            return Diagnosis(
+                label="",
+                says=f"{obs.gradient}: no known pattern",
+                evidence=(*describe_residual(obs), where_wrong(obs)),
+            )
+        rule, hypothesis = self.found
+        return Diagnosis(
+            label=hypothesis.label,
+            says=hypothesis.says,
+            rule=rule.name,
+            evidence=(*hypothesis.evidence, where_wrong(obs)),
+        )
+
+
+def diagnose(
+    output: str, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
+) -> Diagnosis | None:
+    """What is wrong with the gradient of the primal `output`; None where no probe shows it."""
+    found = explain(output, probes, rules)
+    return None if found is None else found.diagnosis
+
+
+def explain(
+    output: str,
+    probes: Sequence[Probe],
+    rules: Sequence[Rule] = RULES,
+    usual: Explanation | None = None,
+    likely: Explanation | None = None,
+) -> Explanation | None:
+    """The first hypothesis about a gradient that holds; None where no probe shows it wrong.
+
+    Args:
+        output: Name of the primal whose gradient is to be explained.
+        probes: Points at which the code was asked, the most telling first. Hypotheses are formed
+            at the first that fails, and must hold at all of them.
+        rules: Rules in the order in which their hypotheses are tried.
+        usual: The explanation at some of the probes, which is only confirmed or refuted.
+        likely: An explanation of the same code elsewhere, which is tried first.
+    """
+    obs = Observations.of(output, probes)
+    if not obs.failing:
+        return None
+    if likely is not None and likely.hypothesis is not None and _holds(likely.hypothesis, obs):
+        return Explanation(obs, likely.found)
+    if usual is None or (usual.hypothesis is not None and not _holds(usual.hypothesis, obs)):
+        return Explanation(obs, _first(obs, rules))
+    return Explanation(obs, usual.found)
+
+
+def _first(obs: Observations, rules: Sequence[Rule]) -> tuple[Rule, Hypothesis] | None:
+    wrong = sum(int(probe.wrong(obs.output).sum()) for probe in obs.failing)
+    if wrong < MIN_WRONG_ELEMENTS and not obs.passing:
+        return None
+    hypotheses = ((rule, hypothesis) for rule in rules for hypothesis in _proposed(rule, obs))
+    with _quiet():
+        return next((pair for pair in hypotheses if _holds(pair[1], obs)), None)
+
+
+def _proposed(rule: Rule, obs: Observations) -> Generator[Hypothesis]:
+    with suppress(*RAISES):  # values that the rule was not made for end its hypotheses
+        yield from rule.propose(obs)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence warnings of numbers that only a hypothesis divides by."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def _holds(hypothesis: Hypothesis, obs: Observations) -> bool:
+    with suppress(*RAISES), _quiet():
+        return all(hypothesis.fits(probe) for probe in (*obs.failing, *obs.passing))
+    return False
+
+
+def where_wrong(obs: Observations) -> str:
+    """Where it was asked: how many probes, of which samples, seeds and attributes."""
+    failing, all_of = obs.failing, len(obs.failing) + len(obs.passing)
+    count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"
+    seeds = {probe.seed for probe in failing}
+    samples = list(dict.fromkeys(probe.where for probe in failing))
+    named = ", ".join(samples[:MAX_LISTED]) + (", …" if len(samples) > MAX_LISTED else "")
+    attrs = sorted({key for p in failing for key in p.attrs
+                    if any(q.attrs.get(key) != p.attrs[key] for q in failing)})  # fmt: skip
+    varied = f", other {', '.join(attrs[:MAX_LISTED])}" if attrs else ""
+    plural = "s" if all_of > 1 else ""
+    drawn = f"samples {named}; {len(seeds)} seeds" if len(seeds) > 1 else named
+    return f"wrong in {count} probe{plural} ({drawn}{varied})"
+
+
+NUDGE_SIZE: Final = 2.0**-5
+"""How far an argument is moved, relative to itself, to see whether the residual follows."""
+MAX_STILL_CHANGE: Final = 1e-6
+"""Share of the residual by which it may move and still count as the same."""
+
+
+def describe_residual(obs: Observations) -> Iterator[str]:
+    """Describe the residual in sentences: its size and place, and what it depends on."""
+    probe, name = obs.first, obs.output
+    if name not in probe.got:
+        yield "no gradient of the right shape came back"
+        return
+    got, right = probe.got[name], probe.right[name]
+    strange = int((~np.isfinite(got)).sum())
+    if strange:
+        yield f"{strange} of {got.size} elements are not finite at {probe.where}"
+        return
+    yield _left(obs, got - right, right)
+    with np.errstate(all="ignore"):
+        yield from _causes(probe, name)
+
+
+def _left(obs: Observations, rest: Float, right: Float) -> str:
+    wrong = obs.first.wrong(obs.output)
+    size = float(np.linalg.norm(right[np.isfinite(right)]))
+    norm = float(np.linalg.norm(rest[np.isfinite(rest)]))
+    share = f"{norm / size:.3g} of the gradient's norm" if size > 0 else f"{norm:.3g}"
+    worst = np.unravel_index(np.argmax(np.abs(np.nan_to_num(rest))), rest.shape)
+    place = f"[{', '.join(str(int(k)) for k in worst)}]" if rest.ndim else ""
+    return (
+        f"the residual got − want is {share}, in {int(wrong.sum())} of {wrong.size} elements, at "
+        f"{obs.first.where}; the largest is at {obs.gradient}{place}"
+    )
+
+
+def _causes(probe: Probe, name: str) -> Iterator[str]:
+    """Whether the residual is linear in the cotangent, and which arguments change it."""
+    rest = _rest(probe, name)
+    twice = _rest_of(probe, probe.ask(tuple(2 * ct for ct in probe.ct)), name, 2.0)
+    if rest is None or twice is None:
+        return
+    linear = agree(twice, 2 * rest, MAX_STILL_CHANGE)
+    yield f"the residual {'doubles' if linear else 'does not double'} with the cotangent"
+    moving: list[str] = []
+    still: list[str] = []
+    for k, value in enumerate(probe.primals):
+        if value.dtype.kind == "f":
+            found = _nudged(probe, k)
+            moved = None if found is None else _rest(found, name)
+            if moved is not None and moved.shape == rest.shape:
+                (still if agree(moved, rest, MAX_STILL_CHANGE) else moving).append(probe.names[k])
+    if moving:
+        yield f"it changes with {_listed(moving)}" + (
+            f", not with {_listed(still)}" if still else ""
+        )
+    elif still:
+        yield f"it does not change with {_listed(still)}"
+
+
+def _rest(probe: Probe, name: str) -> Float | None:
+    return probe.got[name] - probe.right[name] if name in probe.got else None
+
+
+def _rest_of(probe: Probe, got: Gradients, name: str, times: float) -> Float | None:
+    """The residual under a multiple of the cotangent."""
+    found = got.get(name)
+    return None if found is None else np.asarray(found - times * probe.right[name])
+
+
+def _nudged(probe: Probe, k: int) -> Probe | None:
+    """Ask the code with one argument moved a little."""
+
+    def near(x: Array) -> Array:
+        return np.asarray(x * (1 + NUDGE_SIZE * Draw("nudge", k).uniform(-1.0, 1.0, *x.shape)))
+
+    return probe.at([near(p) if i == k else p for i, p in enumerate(probe.primals)], probe.ct)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

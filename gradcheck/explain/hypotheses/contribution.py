@@ -1,0 +1,355 @@
+"""Contributions: of all that must be added up, some is lost or overwritten."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.hypotheses.place import BLOCKS, by_value, on_kinks, zero
+from gradcheck.explain.hypothesis import Hypothesis, Observations
+from gradcheck.explain.probe import Array, Float, Mask, Probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """The contributions that are left: `of(slabs)` gives weights per slab and element.
+
+    `shared` labels the defect where several slabs reach one element of the gradient, `alone` where
+    each slab reaches its own (empty: other defects look alike there). `says` holds {} for the slabs
+    in words; `because` follows where they are shared. `needs(n)` tells whether n slabs distinguish
+    it from simpler defects.
+    """
+
+    shared: str
+    alone: str
+    says: str
+    of: Callable[[Mask], Array]
+    needs: Callable[[int], bool] = lambda n: n > 1
+    because: str = ""
+
+
+def _at(choose: Callable[[int], Array]) -> Callable[[Mask], Array]:
+    """Weights by the slab's number alone."""
+
+    def of(reach: Mask) -> Array:
+        return np.reshape(choose(len(reach)), (-1, *(1,) * (reach.ndim - 1)))
+
+    return of
+
+
+def _in_whole_blocks(block: int, n: int) -> Array:
+    return np.asarray(np.arange(n) < n // block * block)
+
+
+def _leaves_some(block: int, n: int) -> bool:
+    return n > block and n % block > 0
+
+
+def _in_first(block: int, n: int) -> Array:
+    return np.asarray(np.arange(n) < block)
+
+
+def _last(reach: Mask) -> Array:
+    """The last slab that reaches each element."""
+    return np.asarray(reach & (np.cumsum(reach[::-1], axis=0)[::-1] == 1))
+
+
+def _first(reach: Mask) -> Array:
+    return np.asarray(reach & (np.cumsum(reach, axis=0) == 1))
+
+
+def _first_two(reach: Mask) -> Array:
+    return np.asarray(reach & (np.cumsum(reach, axis=0) <= 2))
+
+
+def _last_two(reach: Mask) -> Array:
+    return np.asarray(reach & (np.cumsum(reach[::-1], axis=0)[::-1] <= 2))
+
+
+def _mean(reach: Mask) -> Array:
+    return np.asarray(reach / np.maximum(reach.sum(axis=0), 1))
+
+
+OVERWRITTEN: Final = ": overwritten where it must be added up"
+ONE_OF_ALL: Final = (
+    ("the last alone", _last, OVERWRITTEN),
+    ("the first alone", _first, ""),
+    ("two at most, the first", _first_two, ""),
+    ("two at most, the last", _last_two, ""),
+)
+PER_ELEMENT: Final = (
+    *(
+        Keep(
+            shared="A",
+            alone="",
+            says=f"keeps, of what {{}} contribute to each element, {says}",
+            of=of,
+            because=because,
+        )
+        for says, of, because in ONE_OF_ALL
+    ),
+    Keep(
+        shared="R",
+        alone="",
+        says="is the mean of what {} contribute to each element",
+        of=_mean,
+    ),
+)
+BY_SLAB: Final = (
+    Keep(
+        shared="A",
+        alone="I",
+        says="is what the last of {} contributes alone",
+        of=_at(lambda n: np.arange(n) == n - 1),
+        because=OVERWRITTEN,
+    ),
+    Keep(
+        shared="B",
+        alone="I",
+        says="is what the first of {} contributes alone",
+        of=_at(lambda n: np.arange(n) == 0),
+    ),
+    Keep(
+        shared="I",
+        alone="I",
+        says="lacks what the last of {} contributes",
+        of=_at(lambda n: np.arange(n) < n - 1),
+    ),
+    Keep(
+        shared="I",
+        alone="I",
+        says="lacks what the first of {} contributes",
+        of=_at(lambda n: np.arange(n) > 0),
+    ),
+    *(
+        Keep(
+            shared="W",
+            alone="W",
+            says=f"lacks what is left over of {{}} after the last whole block of {block}",
+            of=_at(partial(_in_whole_blocks, block)),
+            needs=partial(_leaves_some, block),
+        )
+        for block in BLOCKS
+    ),
+    *(
+        Keep(
+            shared="W",
+            alone="W",
+            says=f"lacks what lies beyond the first {block} of {{}}",
+            of=_at(partial(_in_first, block)),
+            needs=partial(operator.lt, block),
+        )
+        for block in BLOCKS
+    ),
+)
+LOSSES: Final = (*BY_SLAB, *PER_ELEMENT)
+
+
+MAX_SLABS: Final = 64
+"""Slabs up to which a cotangent is taken apart at the first probe."""
+MAX_SLABS_TESTED: Final = 256
+"""The same where they are put to the test; beyond, a probe says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A way to cut the cotangent of output `part` into slabs, in the order of memory.
+
+    `says` names the slabs, `slabs(ct)` numbers the slab of each element from 0 (None: impossible).
+    Without a `part` all cotangents are cut alike, and slabs of one number belong together.
+    """
+
+    part: int | None
+    says: str
+    slabs: Callable[[Array], Array | None]
+
+
+def contributions(obs: Observations) -> Iterator[Hypothesis]:
+    """The gradient with some of the cotangent's slabs left out."""
+    first = obs.first
+    indexed = any(p.dtype.kind != "f" for p in first.primals)
+    by_values = on_kinks(obs) or by_value(obs, zero)
+    ranks = [max(p.ct[k].ndim for p in obs.failing if k < len(p.ct)) for k in range(len(first.ct))]
+    cuts = [cut for part, rank in enumerate(ranks) for cut in _cuts(part, rank)]
+    joint = _cuts(None, min(ranks)) if len(ranks) > 1 else ()
+    for cut in [*cuts, *joint]:
+        taken = _taken(first, obs.output, cut, MAX_SLABS)
+        if taken is None or len(taken) < 2:
+            continue
+        overlap = bool(((taken != 0).sum(axis=0) > 1).any())
+        if not overlap and by_values:
+            continue
+        for keep in LOSSES:
+            label = keep.shared if overlap else keep.alone
+            if indexed and overlap and keep in PER_ELEMENT:
+                label = "DI"
+            if label and any(keep.needs(n) for n in _counts(obs, cut)):
+                yield _hypothesis(obs, cut, keep, label)
+
+
+def _hypothesis(obs: Observations, cut: Cut, keep: Keep, label: str) -> Hypothesis:
+    def fits(probe: Probe) -> bool:
+        taken = _taken(probe, obs.output, cut, MAX_SLABS_TESTED)
+        if taken is None:
+            return probe is not obs.first
+        left = (taken * keep.of(taken != 0)).sum(axis=0)
+        guess = probe.right[obs.output] - taken.sum(axis=0) + left
+        return probe.reproduces(guess, obs.output)
+
+    because = keep.because if label != keep.alone else ""
+    says = f"{obs.gradient} {keep.says.format(cut.says)}{because}"
+    return Hypothesis(label=label, says=says, fits=fits)
+
+
+def _counts(obs: Observations, cut: Cut) -> Iterator[int]:
+    """How many slabs there are in each failing probe."""
+    for probe in obs.failing:
+        numbers = _numbers(probe, cut).values()
+        yield max((int(n.max()) + 1 for n in numbers if n.size), default=0)
+
+
+def _taken(probe: Probe, name: str, cut: Cut, most: int) -> Float | None:
+    """Contributions of each slab of the cotangent to the gradient, [slabs, *gradient]."""
+    key = ("contributions", name, cut.part, cut.says)
+    found: Float | None = probe.memo.get(key)
+    if found is not None:
+        return found
+    numbered = _numbers(probe, cut)
+    count = max((int(n.max()) + 1 for n in numbered.values() if n.size), default=0)
+    if not numbered or count > most:
+        return None
+    parts = []
+    for slab in range(count):
+        ct = tuple(
+            np.where(numbered[k] == slab, part, 0.0) if k in numbered else np.zeros_like(part)
+            for k, part in enumerate(probe.ct)
+        )
+        vjp = probe.vjp(ct=ct)
+        if vjp is None or name not in vjp:
+            return None
+        parts.append(vjp[name])
+    found = np.stack(parts) if parts else np.zeros((0, *probe.right[name].shape))
+    probe.memo[key] = found
+    return found
+
+
+def along(probe: Probe, name: str, part: int, axis: int) -> Float | None:
+    """Contributions of each place along an axis of a cotangent, [places, *gradient]."""
+    if part >= len(probe.ct) or probe.ct[part].ndim < -axis:
+        return None
+    return _taken(probe, name, _axis_of(part, axis), MAX_SLABS_TESTED)
+
+
+def jacobian(probe: Probe, name: str, part: int = 0) -> Float | None:
+    """The derivative of each element of output `part` by a primal, outputs flattened in front.
+
+    None where the cotangent is too large, or holds a zero.
+    """
+    ct = probe.ct[part]
+    taken = _taken(probe, name, _elements(part), MAX_SLABS_TESTED)
+    if taken is None or not ct.all():
+        return None
+    return np.asarray(taken / ct.reshape(-1, *(1,) * (taken.ndim - 1)))
+
+
+def _numbers(probe: Probe, cut: Cut) -> dict[int, Array]:
+    """The slabs of each output's cotangent that is cut; empty where one cannot be cut so."""
+    chosen = range(len(probe.ct)) if cut.part is None else [cut.part]
+    if any(k >= len(probe.ct) for k in chosen):
+        return {}
+    found = {k: cut.slabs(probe.ct[k]) for k in chosen}
+    numbered = {k: n for k, n in found.items() if n is not None}
+    return numbered if len(numbered) == len(found) else {}
+
+
+# ── how a cotangent is cut ───────────────────────────────────────────────────────────────────
+
+
+def _cuts(part: int | None, rank: int) -> Iterator[Cut]:
+    for axis in [*range(-rank, 0), *((0, 1) if rank > 1 else ())]:
+        yield _axis_of(part, axis)
+    which = _which(part)
+    for inner in range(1, rank):
+        last = "axis" if inner == 1 else f"{inner} axes"
+        yield Cut(
+            part=part,
+            says=f"the places along all but the last {last} of {which}",
+            slabs=_rows(inner),
+        )
+    yield _elements(part)
+    for inner in range(2, rank):
+        says = f"the places along the last {inner} axes of {which}"
+        yield Cut(part=part, says=says, slabs=_places(inner))
+    for axis in range(-rank, 0):
+        for count in (2, 3, 4):
+            says = f"the {count} blocks along axis {axis} of {which}"
+            yield Cut(part=part, says=says, slabs=_blocks(axis, count))
+
+
+def _which(part: int | None) -> str:
+    named = {None: "all cotangents", 0: "the cotangent"}
+    return named.get(part, f"output {part}'s cotangent")
+
+
+def _axis_of(part: int | None, axis: int) -> Cut:
+    which = _which(part)
+    return Cut(part=part, says=f"the places along axis {axis} of {which}", slabs=_by_axis(axis))
+
+
+def _elements(part: int | None) -> Cut:
+    which = _which(part)
+    return Cut(part=part, says=f"the elements of {which}", slabs=_rows(0))
+
+
+def _by_axis(axis: int) -> Callable[[Array], Array | None]:
+    def slabs(ct: Array) -> Array | None:
+        if not -ct.ndim <= axis < ct.ndim:
+            return np.zeros(ct.shape, dtype=int)
+        return _numbered(ct, axis)
+
+    return slabs
+
+
+def _rows(inner: int) -> Callable[[Array], Array | None]:
+    """All axes but the last `inner` taken as one."""
+
+    def slabs(ct: Array) -> Array | None:
+        if ct.ndim < inner:
+            return None
+        lead = ct.shape[: ct.ndim - inner]
+        numbers = np.arange(int(np.prod(lead, dtype=int))).reshape((*lead, *(1,) * inner))
+        return np.broadcast_to(numbers, ct.shape)
+
+    return slabs
+
+
+def _places(inner: int) -> Callable[[Array], Array | None]:
+    """The last `inner` axes taken as one, whatever stands before them."""
+
+    def slabs(ct: Array) -> Array | None:
+        if ct.ndim < inner:
+            return None
+        last = ct.shape[ct.ndim - inner :]
+        return np.broadcast_to(np.arange(int(np.prod(last, dtype=int))).reshape(last), ct.shape)
+
+    return slabs
+
+
+def _blocks(axis: int, count: int) -> Callable[[Array], Array | None]:
+    def slabs(ct: Array) -> Array | None:
+        if not -ct.ndim <= axis < ct.ndim or ct.shape[axis] % count or ct.shape[axis] <= count:
+            return np.zeros(ct.shape, dtype=int)
+        return np.asarray(_numbered(ct, axis) // (ct.shape[axis] // count))
+
+    return slabs
+
+
+def _numbered(ct: Array, axis: int) -> Array:
+    k = axis % ct.ndim
+    numbers = np.arange(ct.shape[k]).reshape(-1, *(1,) * (ct.ndim - 1 - k))
+    return np.broadcast_to(numbers, ct.shape)

@@ -1,0 +1,294 @@
+"""Probes of an operator with a spec: the code at several samples, seeds and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.errors import SpecError, Unsupported
+from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
+from gradcheck.implementations.bound import Binding, Bound
+from gradcheck.implementations.processes.budget import uncounted
+from gradcheck.implementations.returned import Broken, Missing, as_array
+from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.probe import bound_by, guarded_call
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.rounding import ROUNDING, allowance
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.suite import Case
+
+Array = NDArray[Any]
+
+MAX_OTHER_SAMPLES: Final = 6
+SEEDS_PER_SAMPLE: Final = 2
+MAX_SAMPLE_SIZE: Final = 700
+"""Elements of all primals above which a sample is too large to form hypotheses at."""
+ORDINARY_SIZE: Final = 100
+"""Elements of all primals above which another shape tells least: it is there for one size."""
+ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT)
+UNITS: Final = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+
+
+@dataclass(frozen=True, slots=True)
+class SpecTruth:
+    """The truth that a spec's own text tells."""
+
+    spec: OpSpec
+
+    @property
+    def defaults(self) -> Attrs:
+        """The attributes' default values."""
+        return self.spec.defaults
+
+    @property
+    def choices(self) -> Mapping[str, Sequence[Any]]:
+        """The values that each attribute takes in dialects and samples."""
+        found: dict[str, list[Any]] = {}
+        parts = [d.attrs for d in self.spec.dialects] + [s.attrs for s in self.spec.samples]
+        for part in parts:
+            for key, value in part.items():
+                found.setdefault(key, []).append(value)
+        return found
+
+    def forward(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Float, ...]:
+        """The spec's forward in float64."""
+        return tuple(np.asarray(o) for o in as_tuple(self.spec.forward(F64, *primals, **attrs)))
+
+    def vjp(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
+    ) -> tuple[Float | None, ...]:
+        """The spec's VJP in float64."""
+        return as_tuple(self.spec.vjp(F64, _bare(ct), *primals, **attrs))
+
+    def cost(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
+    ) -> tuple[Float | None, ...]:
+        """The running error of the spec's VJP, in units of u."""
+        parts = tuple(ROUNDING.asarray(part) for part in ct)
+        carried = [ROUNDING.asarray(p) if p.dtype.kind == "f" else p for p in primals]
+        found = as_tuple(self.spec.vjp(ROUNDING, _bare(parts), *carried, **attrs))
+        return tuple(allowance(g) for g in found)
+
+
+@dataclass
+class ProbeCollector:
+    """Probes of one implementation of one operator's dialect in one dtype, each asked for once.
+
+    After a call that crashed or hung nothing more is asked. Such calls do not count among those
+    after which an operator is given up.
+    """
+
+    binding: Binding
+    dtype: str
+    _dead: bool = False
+    _kept: dict[tuple[str, int], Probe | None] = field(default_factory=dict)
+
+    def probes(self, case: Case) -> list[Probe]:
+        """Probes at other samples of the case's dialect first, then at the case itself."""
+        return self._at_each([*others(case), *_seeded(case, SEEDS_PER_SAMPLE + 1)])
+
+    def usual(self, case: Case) -> list[Probe]:
+        """Probes that all cases of the dialect share."""
+        return self._at_each(others(case))
+
+    def _at_each(self, wanted: Sequence[Case]) -> list[Probe]:
+        unique = {(other.name, other.seed): other for other in wanted}
+        found = [self._probe(other) for other in unique.values()]
+        return [probe for probe in found if probe is not None]
+
+    def own(self, case: Case) -> Probe | None:
+        """The probe at the case itself."""
+        return self._probe(case)
+
+    def _probe(self, case: Case) -> Probe | None:
+        key = (case.name, case.seed)
+        if key not in self._kept:
+            self._kept[key] = None if self._dead else self._asked(case)
+        return self._kept[key]
+
+    def _asked(self, case: Case, ct: Cotangent | None = None) -> Probe | None:
+        try:
+            return self.ask(case, ct)
+        except (*RAISES, SpecError, Broken, Unsupported):
+            return None
+
+    def ask(self, case: Case, ct: Cotangent | None = None) -> Probe | None:
+        """Ask the code at any case, under `ct` in float64 (None: one drawn for the case).
+
+        Returns None where the code lacks the operator, or the true VJP is not defined.
+
+        Raises:
+            Broken: The call as a whole violated its contract.
+            Unsupported: The code declares that it lacks this.
+            SpecError, or any of `RAISES`: The operator is not defined there.
+        """
+        spec, dtype = case.spec, self.dtype
+        truth = SpecTruth(spec)
+        primals = tuple(rounded(p, dtype) for p in case.primals)
+        with np.errstate(all="ignore"):
+            outputs = truth.forward(primals, case.attrs)
+            kinked = _kinked(case, primals)
+        with uncounted():
+            bound = bound_by(lambda: self.binding.bind(case, dtype))
+        if bound is None:
+            return None
+        if ct is None:
+            draw = case.draw("diagnosis")
+            ct = tuple(draw.away(0.0, *o.shape) for o in outputs)
+        ct = tuple(_held(part, dtype) for part in ct)
+        call = self._calling(bound, case, primals)
+        raw = call(ct)
+        probe = Probe(
+            where=case.sample.name,
+            seed=case.seed,
+            names=case.primal_names,
+            primals=primals,
+            attrs=case.attrs,
+            ct=ct,
+            got=matching_gradients(raw, case.primal_names, primals),
+            truth=truth,
+            ask=lambda ct: matching_gradients(call(ct), case.primal_names, primals),
+            dtype=dtype,
+            u=UNITS[dtype],
+            kinked=kinked,
+            raw=raw,
+            at=partial(self._at, case),
+        )
+        return probe if probe.vjp() is not None else None
+
+    def _at(self, case: Case, primals: Sequence[Array], ct: Cotangent) -> Probe | None:
+        """The code at other primals of a case, rounded to the dtype."""
+        if self._dead:
+            return None
+        held = dict(zip(case.primal_names, primals, strict=True))
+        held = {n: _held(p, self.dtype) if p.dtype.kind == "f" else p for n, p in held.items()}
+        drawn = case.sample.primals(case.draw("primals"))
+        values = [held.get(n, p) for n, p in zip(case.spec.primals, drawn, strict=True)]
+        sample = replace(case.sample, primals=_always(tuple(values)))
+        return self._asked(replace(case, sample=sample), ct)
+
+    def _calling(
+        self, bound: Bound, case: Case, primals: Sequence[Array]
+    ) -> Callable[[Cotangent], dict[str, Array | None]]:
+        names, kind = case.primal_names, dtype_named(self.dtype)
+        typed = [p.astype(kind) if p.dtype.kind == "f" else p for p in primals]
+
+        def call(ct: Cotangent) -> dict[str, Array | None]:
+            try:
+                with uncounted():
+                    parts = tuple(p.astype(kind) for p in ct)
+                    out = guarded_call("vjp", bound.vjp, parts, typed, names, bound.attrs)
+            except Broken as error:
+                self._dead = self._dead or error.finding.verdict in ENDED
+                raise
+            return returned_arrays(names, as_tuple(out))
+
+        return call
+
+
+def returned_arrays(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Array | None]:
+    """The array returned for each primal; anything else but None is left out."""
+    pairs = ((n, g, as_array(g)) for n, g in zip(names, gradients, strict=False))
+    return {n: a for n, g, a in pairs if a is not None or g is None or isinstance(g, Missing)}
+
+
+def matching_gradients(
+    raw: Mapping[str, Array | None], names: Sequence[str], primals: Sequence[Array]
+) -> Gradients:
+    """The gradients that have the shapes of their primals, as float64 copies."""
+    shapes = {n: p.shape for n, p in zip(names, primals, strict=True) if p.dtype.kind == "f"}
+    with np.errstate(all="ignore"):
+        return {
+            name: np.array(gradient, dtype=np.float64)
+            for name, gradient in raw.items()
+            if gradient is not None and shapes.get(name) == gradient.shape
+        }
+
+
+def _kinked(case: Case, primals: Sequence[Array]) -> dict[str, Mask]:
+    """By primal, the elements that sit on any of its declared kinks."""
+    found: dict[str, Mask] = {}
+    for kink in case.spec.kinks:
+        name = kink.primal or case.primal_names[0]
+        on = np.asarray(kink.gap(F64, *primals, **case.attrs)) == 0
+        found[name] = found[name] | on if name in found else on
+    return found
+
+
+def _bare(parts: tuple[Any, ...]) -> Any:
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _held(ct: Float, dtype: str) -> Float:
+    """A cotangent rounded to values of the dtype."""
+    return ct.astype(dtype_named(dtype)).astype(np.float64)
+
+
+def _seeded(case: Case, count: int) -> Iterator[Case]:
+    for seed in range(count):
+        yield replace(case, seed=case.seed + seed)
+
+
+def others(case: Case) -> list[Case]:
+    """The most telling cases of the same dialect, each from several seeds.
+
+    The first sample, then those with other attributes, then those with other shapes: their values
+    are ordinary, and no element sits on a kink.
+    """
+    attrs: set[str] = set()
+    shapes: set[tuple[tuple[int, ...], ...]] = set()
+    ranked: list[tuple[int, Case]] = []
+    for other in _small(case):
+        key, shape = repr(sorted(other.attrs.items())), tuple(p.shape for p in other.primals)
+        large = sum(p.size for p in other.primals) > ORDINARY_SIZE
+        rank = 0 if not ranked else 1 if key not in attrs else 2 if shape not in shapes else 3
+        rank += 2 * (large and rank > 1)
+        attrs.add(key)
+        shapes.add(shape)
+        ranked.append((rank, other))
+    chosen = [other for _, other in sorted(ranked, key=lambda pair: pair[0])][:MAX_OTHER_SAMPLES]
+    varied = [other for first in chosen[:1] for other in _varied(first)]
+    return [seeded for other in (*chosen, *varied) for seeded in _seeded(other, SEEDS_PER_SAMPLE)]
+
+
+def _varied(case: Case) -> Iterator[Case]:
+    """A case with each number among its attributes elsewhere in turn: names become constants."""
+    attrs = {} if case.dialect.without else case.attrs  # a sample draws every primal
+    for key, value in attrs.items():
+        if isinstance(value, float) and np.isfinite(value):
+            sample, other = case.sample, 1.5 * value + 0.0625
+            name = f"{sample.name}.{key}"
+            new = replace(
+                sample,
+                name=name,
+                attrs={**sample.attrs, key: other},
+                primals=_always(case.primals),
+            )
+            yield replace(case, sample=new)
+
+
+def _always(primals: tuple[Array, ...]) -> Callable[[Draw], tuple[Array, ...]]:
+    """A sampler that returns these values, whatever the seed."""
+    return lambda _: primals
+
+
+def _small(case: Case) -> Iterator[Case]:
+    for sample in case.spec.samples:
+        if sample.at_kink or (sample.dialects and case.dialect.name not in sample.dialects):
+            continue
+        other = replace(case, sample=sample)
+        try:
+            primals = other.primals
+        except Exception:  # noqa: BLE001  a suite's own; the ordinary judgement says so
+            continue
+        if all(p.size for p in primals) and 1 < sum(p.size for p in primals) <= MAX_SAMPLE_SIZE:
+            yield other

@@ -1,0 +1,169 @@
+"""Diagnoses of mutants, counted: what is good enough, and that a third stays apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import gradcheck_cases
+import pytest
+
+from gradcheck.errors import SpecError
+from gradcheck.power.diagnosis import (
+    FEW,
+    WITH_SPEC,
+    Diagnosed,
+    Named,
+    Naming,
+    Small,
+    Tally,
+    confusion,
+    diagnose_mutants,
+    name_all,
+    small,
+)
+from gradcheck.power.killed_binding import caught
+from gradcheck.power.score import Part
+from gradcheck.results.finding import Diagnosis
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant_registry import mutants_of
+
+SUITE = gradcheck_cases.SUITE
+SHARE = 0.8
+
+
+def named(label="", labels=("F",), held_out=False, name="m"):
+    return Named(
+        op="square", family="f", name=name, says="It is wrong.", labels=labels, held_out=held_out,
+        found=(("x", Diagnosis(label=label, says="dx is off", rule="r" if label else "")),),
+    )  # fmt: skip
+
+
+def diagnosed(*those, **options):
+    return Diagnosed(version="0", suite="s", suite_version="1", seed=0, named=those, **options)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "unnamed", "good"),
+    [
+        (0, 0, 0, False),
+        (84, 0, 16, False),
+        (85, 0, 15, True),
+        (97, 3, 0, True),
+        (96, 4, 0, False),
+        (85, 3, 12, True),
+    ],
+)
+def test_too_few_right_or_too_many_wrong_are_not_good(right, wrong, unnamed, good):
+    assert Tally(right, wrong, unnamed).reaches(WITH_SPEC) is good
+
+
+def test_what_stopped_early_or_had_trouble_is_not_sound():
+    found = diagnosed(named("F"))
+    assert found.sound
+    assert not replace(found, complete=False).sound
+    assert not replace(found, troubles=("a worker process died",)).sound
+    assert not diagnosed().sound
+
+
+def test_verdicts_are_counted_apart_for_what_is_held_out():
+    found = diagnosed(named("F"), named("S"), named(held_out=True), named("F", held_out=True))
+    assert Tally.of(found.named) == Tally(2, 1, 1, 2)
+    assert Tally.of(found.development) == Tally(1, 1, 0, 1)
+    assert Tally.of(found.held_out) == Tally(1, 0, 1, 1)
+
+
+def test_another_class_that_names_the_defect_as_well_is_right_and_confusion_counts_the_first():
+    both = named("D", labels=("F", "D"))
+    assert Tally.of([both]) == Tally(1, 0, 0, exact=0)
+    assert confusion([both, named()]) == {("F", "D"): 1, ("F", ""): 1}
+
+
+def test_the_parts_diagnose_every_mutant_exactly_once(suite_of, make):
+    def times(k):
+        return lambda xp, ct, x: k * ct * x
+
+    wrong = [make.mutant(times(k), name=f"by-{k}") for k in range(3, 12)]
+    suite_of([make.op()], wrong)
+
+    def names(**options):
+        plan = Naming(suites=("user:SUITE",), ops=("square",), **options)
+        found = diagnose_mutants(plan)
+        narrow = [f"{one.name} in {one.dtype}" for one in found.narrow]
+        return [*(one.name for one in found.named), *narrow]
+
+    assert {"by-3", "narrow-x-tf32 in float64"} <= {*names()}
+    parts = [names(part=Part(i, 3)) for i in (1, 2, 3)]
+    assert sorted(n for part in parts for n in part) == sorted(names())
+    assert all(len(part) < len(names()) / 2 for part in parts)
+    apart = names(held_out=False, narrow=False)
+    assert 0 < len(apart) < len(wrong)
+
+
+def test_failures_that_stay_large_make_it_unsound():
+    shrunk = Small(output="x", label="F", before=30, after=2, largest=2)
+    large = replace(shrunk, after=9)
+    found = diagnosed(*(replace(named("F"), small=s) for s in (shrunk,) * 4 + (large,)))
+    assert found.few == 4
+    assert found.sound
+    assert not diagnosed(*(replace(named("F"), small=s) for s in (shrunk, large))).sound
+
+
+# ── failures made small ──────────────────────────────────────────────────────────────────────
+
+
+def shrunk(op, name):
+    mutant = next(m for m in mutants_of(SUITE)[op] if m.name == name)
+    return small(caught(mutant, SUITE.cases([op])))
+
+
+def test_a_mutant_that_is_right_has_no_failure():
+    right = Mutant(
+        op="silu", name="right", says="Nothing.", label="F", killer="typical",
+        vjp=SUITE.operators["silu"].vjp,
+    )  # fmt: skip
+    with pytest.raises(SpecError, match="does not catch"):
+        caught(right, SUITE.cases(["silu"]))
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "least"),
+    [
+        ("mean", "block-of-64", 65),  # right up to a whole block
+        ("packed_attention", "two-heads", 18),  # three heads of one width, q, k and v
+        ("silu", "minus-seven", 1),
+        ("softmax", "first-row-cotangent", 2),
+    ],
+)
+def test_no_more_is_removed_than_the_defect_allows(op, name, least):
+    assert shrunk(op, name).after >= least
+
+
+def test_most_failures_are_shown_by_few_elements():
+    plan = Naming(ops=tuple(SUITE.operators), part=Part(1, 20), held_out=False, narrow=False)
+    named = [one for each in name_all(plan).results for one in each]
+    found = [one.small for one in named]
+    assert len(found) >= 40
+    assert sum(one.few for one in found) >= SHARE * len(found), [
+        (one.op, one.name, one.small.after) for one in named if not one.small.few
+    ]
+    assert all(one.after <= one.before for one in found)
+    assert FEW == 8
+
+
+def test_without_a_spec_mutants_are_diagnosed_by_check_and_those_that_pass_are_left_out(
+    suite_of, make
+):
+    wrong = [
+        make.mutant(lambda xp, ct, x: 14 * ct * x, name="factor"),
+        make.mutant(lambda xp, ct, x: -2 * ct * x, name="sign"),
+    ]
+    suite_of([make.op()], wrong)
+    found = diagnose_mutants(Naming(suites=("user:SUITE",), ops=("square",), black_box=True))
+    assert {one.name: one.first.label for one in found.named} == {"factor": "F", "sign": "S"}
+    assert (found.narrow, found.small, found.passed) == ((), [], 0)
+
+
+def test_a_score_without_specs_has_a_bar_of_its_own():
+    few = [named("F")] * 6 + [named()] * 4
+    assert not diagnosed(*few).sound
+    assert diagnosed(*few, black_box=True).sound
