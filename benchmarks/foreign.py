@@ -21,8 +21,15 @@ import numpy as np
 from benchmarks.table import PAIRED, by_turns, head, line
 from gradcheck.implementations.isolated import Isolated, Isolation
 from gradcheck.implementations.load import load
-from gradcheck.implementations.processes.native import Worker
-from gradcheck.implementations.processes.script import Access, Buffer, Call, Pointer, Scalar, Script
+from gradcheck.implementations.processes.c_worker import (
+    Access,
+    Buffer,
+    Call,
+    Pointer,
+    Scalar,
+    Script,
+    Worker,
+)
 from gradcheck.spec.loading import load_suite
 
 LIBC = ctypes.util.find_library("c") or "libc.so.6"

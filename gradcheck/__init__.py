@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gradcheck.api.check import Result, assert_vjp, check
     from gradcheck.api.model import check_model
     from gradcheck.errors import GradcheckError, Unsupported
-    from gradcheck.implementations.jax_op import jax_op
+    from gradcheck.implementations.jax import jax_op
     from gradcheck.implementations.torch_op import torch_op
     from gradcheck.results.finding import Finding
     from gradcheck.results.verdict import Verdict
@@ -53,7 +53,7 @@ _HOME = {
     "check_model": "gradcheck.api.model",
     "drawn": "gradcheck.testing.inputs",
     "integers": "gradcheck.testing.inputs",
-    "jax_op": "gradcheck.implementations.jax_op",
+    "jax_op": "gradcheck.implementations.jax",
     "normal": "gradcheck.testing.inputs",
     "positive": "gradcheck.testing.inputs",
     "torch_op": "gradcheck.implementations.torch_op",

@@ -12,7 +12,7 @@ from gradcheck_cases import SUITE
 from gradcheck.implementations.isolated import Isolated, Isolation
 from gradcheck.implementations.manifest.read import read
 from gradcheck.implementations.native.library import Native
-from gradcheck.implementations.process import Process
+from gradcheck.implementations.protocol.program import Process
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.judge_case import judge_next, why_of
 from gradcheck.run.limits import CALL

@@ -96,7 +96,6 @@ def test_few_packages_are_required_and_the_others_are_extras(metadata):
         "pycparser",
         "pyelftools",
         "shtab",
-        "simpleeval",
         "tabulate",
     }
     assert {"torch", "jax", "test"} <= set(metadata.get_all("Provides-Extra"))

@@ -82,11 +82,11 @@ def export(arguments: argparse.Namespace) -> int:
 def judge(arguments: argparse.Namespace) -> int:
     """Judge the answers; returns the exit code."""
     targets = targets_of(arguments.outputs)
-    from gradcheck.implementations.protocol import index
+    from gradcheck.implementations.protocol import answers
     from gradcheck.run.export import README, still_true
     from gradcheck.run.plan import Plan
 
-    found = index.read(arguments.folder)
+    found = answers.read(arguments.folder)
     dtypes = dtypes_of(list({one.dtype for one in found.cases}))
     suite = suite_of(arguments.suite)
     plan = Plan(

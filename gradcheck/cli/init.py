@@ -106,7 +106,7 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
     run = f"    gradcheck run --impl {path}\n"
     if kind != "c":
         return f"{path} is written; fill it in, then\n{run}"
-    from gradcheck.implementations.manifest.render import CONFIRM
+    from gradcheck.implementations.manifest.suggest import CONFIRM
 
     names = list(dict.fromkeys(found.bound))
     bound = (

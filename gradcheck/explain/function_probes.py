@@ -14,9 +14,9 @@ import numpy as np
 from gradcheck.errors import Unsupported
 from gradcheck.explain.operator_probes import UNITS, matching_gradients, returned_arrays
 from gradcheck.explain.probe import ROUNDING_SAFETY, Array, Cotangent, Float, Probe
+from gradcheck.implementations.checked_call import CheckedCall
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.probe import guarded_call
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate, noise_lines
@@ -369,9 +369,9 @@ class FunctionProbes:
 
         def call(ct: Cotangent) -> dict[str, Array | None]:
             # A forward that saves what its backward reads must have seen these primals last.
-            guarded_call("forward", checked.forward, (), primals, names, attrs)
+            CheckedCall("forward", checked.forward)((), primals, names, attrs)
             typed = tuple(p.astype(kind) for p, kind in zip(ct, checked.kinds, strict=True))
-            out = guarded_call("vjp", checked.vjp, typed, primals, names, attrs)
+            out = CheckedCall("vjp", checked.vjp)(typed, primals, names, attrs)
             return returned_arrays(names, as_tuple(out))
 
         try:

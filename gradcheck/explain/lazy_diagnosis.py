@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.errors import raised
 from gradcheck.implementations.bound import Binding
-from gradcheck.implementations.processes.budget import LIMITS
+from gradcheck.implementations.processes.crash_or_hang import LIMITS
 from gradcheck.implementations.returned import failures
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import Verdict

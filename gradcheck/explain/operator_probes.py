@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
 from gradcheck.implementations.bound import Binding, Bound
-from gradcheck.implementations.processes.budget import uncounted
+from gradcheck.implementations.checked_call import CheckedCall, bound_by
+from gradcheck.implementations.processes.crash_or_hang import uncounted
 from gradcheck.implementations.returned import Broken, Missing, as_array
 from gradcheck.judge.lowprecision import rounded
-from gradcheck.judge.probe import bound_by, guarded_call
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw
@@ -186,7 +186,7 @@ class ProbeCollector:
             try:
                 with uncounted():
                     parts = tuple(p.astype(kind) for p in ct)
-                    out = guarded_call("vjp", bound.vjp, parts, typed, names, bound.attrs)
+                    out = CheckedCall("vjp", bound.vjp)(parts, typed, names, bound.attrs)
             except Broken as error:
                 self._dead = self._dead or error.finding.verdict in ENDED
                 raise

@@ -14,9 +14,9 @@ from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.operator_probes import ENDED, ProbeCollector, SpecTruth
 from gradcheck.explain.probe import RAISES, ROUNDING_SAFETY, Cotangent, Probe
 from gradcheck.explain.shrink_candidate import Candidate, Domain
+from gradcheck.implementations.checked_call import differs
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import rules_of
-from gradcheck.judge.contract.determinism import differs
 from gradcheck.judge.cotangents import KINDS, Cotangents, draw_cotangents
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case

@@ -1,4 +1,4 @@
-"""What an implementation is, and what binding it to a case gives: calls that a judge may ask."""
+"""Protocols of an implementation, and the calls that binding it to a case gives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Recipe:
     (PyTorch's), "torch" or "jax" (a function that they differentiate). The functions of a `mapping`
     are its items, otherwise attributes. `attrs` go to the function that gives gradients, `forward`
     to its forward (None: it has none), and `behind` stands behind the primals of an "apply". `ours`
-    says that the entry was made by a function of ours, so that importing it needs us.
+    says that gradcheck made the entry, so that importing it needs gradcheck.
     """
 
     key: str
@@ -164,15 +164,27 @@ class Implementation(Binding, ModelBinding, RuleBinding, Protocol):
     """What `--impl` names: it can be asked for operators, for models and for update rules."""
 
 
+class OperatorsOnly:
+    """Base of implementations without models and update rules."""
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """None: it has no models."""
+        return None
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
+        """None: it has no update rules."""
+        return None
+
+
 @runtime_checkable
 class LaidOut(Protocol):
     """An implementation whose calls follow from a manifest, and can be planned without a call."""
 
     def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> Sequence[str]:
-        """What is wrong with the manifest where these cases are concerned."""
+        """Mistakes in the manifest that concern these cases."""
 
     def exchanged(self, cases: Sequence[Case], dtypes: Sequence[str]) -> Sequence[str]:
-        """What it gives in another's place, found by calls; only of what can be laid out."""
+        """Swapped sizes, found by calls; only of cases that can be laid out."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Arrays in memory of ours: amid other numbers, so that what strays is seen and does no harm."""
+"""Arrays between margins of known numbers, in which stray reads and writes show."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def expanded(values: Array) -> Iterator[tuple[str, Array]]:
 def _view(values: Array, shape: tuple[int, ...], last: slice) -> Array:
     """`values` along a part of the last axis of an array of `shape`, amid noise.
 
-    There is room for whoever reads `values` as if it were contiguous, in either direction.
+    Code that reads `values` as if it were contiguous stays in bounds, in either direction.
     """
     size = int(np.prod(shape))
     # A view that repeats its elements is as large as what it stands for: at most a few thousand.

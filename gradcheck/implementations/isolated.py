@@ -1,8 +1,8 @@
-"""A user's Python in a process of its own: what kills or hangs it, is a verdict and not our end.
+"""A user's Python in a process of its own: a crash or hang there is a verdict, and the run goes on.
 
-The judge asks this as it asks any implementation; each call travels to `implementations.host`
-and back, with all that it would have seen here: bits, memory layout, exceptions by their names,
-writes into arguments, dicts that were changed in place.
+To the judge this is an implementation like others. Each call travels to `isolated_host` and back,
+with everything that a call in this process would show: bits, memory layout, exceptions by name,
+writes into arguments, dicts changed in place.
 """
 
 from __future__ import annotations
@@ -11,20 +11,30 @@ import json
 import os
 import sys
 import weakref
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gradcheck.errors import LoadError
 from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Into, Recipe
-from gradcheck.implementations.handle import FORGED, MALFORMED, Given, Handle, Raised, exception_of
+from gradcheck.implementations.isolated_calls import (
+    FORGED,
+    MALFORMED,
+    Given,
+    Handle,
+    Raised,
+    exception_of,
+)
 from gradcheck.implementations.processes import TIMEOUT, frames
-from gradcheck.implementations.processes.budget import Budget
-from gradcheck.implementations.processes.cause import because
 from gradcheck.implementations.processes.child import SINGLE, Child
-from gradcheck.implementations.processes.ending import Ended, Ending, placed
-from gradcheck.implementations.processes.witness import Witness, changed
+from gradcheck.implementations.processes.crash_or_hang import (
+    Budget,
+    Ending,
+    WorkerError,
+    because,
+    placed,
+)
+from gradcheck.implementations.processes.fresh_process import FreshProcess, changed
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.wire import EARLIER, KEPT, Cargo, Unpacker, put_back, span
 from gradcheck.results.excerpt import shortened
@@ -39,14 +49,12 @@ LOADING: Final = 300.0
 """Seconds that importing an implementation may take."""
 BEGIN: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from gradcheck.implementations.host import main; main(sys.argv)"
+    "from gradcheck.implementations.isolated_host import main; main(sys.argv)"
 )
 GIVEN: Final = 64
 """Calls whose answers a later one may still write into."""
 RATE: Final = 5e7
 """Bytes per second that travel at the least: large arguments get more time."""
-REPEATED: Final = 3
-"""Crashes of one operator that are looked into: each takes two processes more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +82,10 @@ class Isolated:
         self._suites, self._path = [*isolation.suites], path_without()
         self._folder = here()
         self._budget, self._heard = Budget(), ""
-        self._crashes: Counter[str] = Counter()
         self.calls, self._given = 0, dict[int, list[weakref.ref[Any]]]()
         self._child: Child | None = None
         self._dropped: list[int] = []
-        self._witness = Witness(lambda: Isolated(word, isolation))
+        self._fresh_process = FreshProcess(lambda: Isolated(word, isolation))
         self._running()
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
@@ -146,7 +153,7 @@ class Isolated:
 
     def close(self) -> None:
         """End the process."""
-        self._witness.close()
+        self._fresh_process.close()
         self._end()
 
     # ── the process ──────────────────────────────────────────────────────────────────────────
@@ -159,12 +166,13 @@ class Isolated:
         seconds: float | None = None,
         cargo: Cargo | None = None,
     ) -> frames.Frame:
-        """Ask, and hear the answer; `give` finds the values that the other side asks for.
+        """Send a request and read the answer; `give` finds the values that the other side asks for.
 
         All of it has one deadline. `cargo` is what the answer may be as large as.
 
         Raises:
-            Ended: the process died, hung, or answered nonsense; the next one gets a new process.
+            WorkerError: the process crashed, hung, or answered nonsense; the next call starts a new
+                one.
         """
         limit = self.timeout if seconds is None else seconds
         drop, self._dropped = self._dropped, []
@@ -183,12 +191,12 @@ class Isolated:
                 given.add(name)
                 child.send(frames.pieces(*give(name)), child.left())
                 frame = _read(child, stamp, cargo)
-        except Ended:
+        except WorkerError:
             self._gone()
             raise
         except LoadError as error:  # a first time it went well
             reason = f"its process could not be started again ({error})"
-            raise Ended(Ending(verdict=Verdict.CRASH, reason=reason)) from None
+            raise WorkerError(Ending(verdict=Verdict.CRASH, reason=reason)) from None
         except BaseException:  # Ctrl-C: an answer may be under way that nobody will read
             if self._child is not None:
                 self._child.kill()
@@ -203,9 +211,8 @@ class Isolated:
             self._dropped.append(number)
 
     def crashed(self, op: str, role: str, ending: Ending) -> Broken:
-        """What the judge hears of an end, which is counted."""
+        """The error for a crash or hang, which is counted."""
         self._budget.spend(op, ending.verdict)
-        self._crashes[op] += ending.verdict is Verdict.CRASH
         return Broken(
             Finding(
                 name=role,
@@ -241,8 +248,8 @@ class Isolated:
         return found
 
     def runs(self, op: str) -> None:
-        """The code of an operator is about to run in the process."""
-        self._witness.runs(op)
+        """Note that an operator's code is about to run in the process."""
+        self._fresh_process.runs(op)
 
     def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:
         """Refuse that something is not supported, where that may be another operator's doing.
@@ -252,11 +259,11 @@ class Isolated:
                 there is none to ask.
         """
         op = handle.op
-        others = self._witness.others(op)
+        others = self._fresh_process.others(op)
         if not others:
             return
         try:
-            other = self._witness.calls(op) if calls else self._witness.binds()
+            other = self._fresh_process.calls(op) if calls else self._fresh_process.binds()
             if not there(handle.elsewhere(other)):
                 return
         except LoadError as error:
@@ -267,7 +274,7 @@ class Isolated:
 
     def repeats(self, op: str, ending: Ending) -> bool:
         """Whether an end is worth a second look: alone, in a new process."""
-        return ending.verdict is Verdict.CRASH and self._crashes[op] <= REPEATED
+        return self._budget.investigates(op, ending.verdict)
 
     def _running(self) -> Child:
         """The process, loaded."""
@@ -288,7 +295,7 @@ class Isolated:
             child.deadline(LOADING)
             child.send(frames.pieces(asked), child.left())
             frame = _read(child, stamp, Cargo())
-        except Ended as end:
+        except WorkerError as end:
             self._gone()
             self._hear(end.ending.printed)
             reason = because(replace(end.ending, reason=placed(end.ending, "loading it", LOADING)))
@@ -311,7 +318,7 @@ class Isolated:
         self._child = None
         self._dropped = []
         self._given.clear()
-        self._witness.renewed()
+        self._fresh_process.renewed()
         self.generation += 1
 
     def _hear(self, text: str) -> None:
@@ -343,7 +350,7 @@ def _read(child: Child, stamp: bytes, cargo: Cargo) -> frames.Frame:
     """The next frame: with this stamp, and as large as an answer to this cargo may be.
 
     Raises:
-        Ended: also, what came is none.
+        WorkerError: also, what came is none.
     """
     most = cargo.allowance + cargo.sent + EARLIER * KEPT + frames.ALIGN * frames.BLOCKS_MAX
     try:

@@ -1,4 +1,4 @@
-"""From the words of `--impl` to bindings."""
+"""`load`: from the word of `--impl` to an implementation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WORDS = ("reference", "torch", "jax")
 MANIFEST: Final = ".toml"
 INDEX: Final = "index.json"
-"""What an exported folder holds (`gradcheck.implementations.protocol.index`)."""
+"""What an exported folder holds (`gradcheck.implementations.protocol.answers`)."""
 
 
 def load(
@@ -56,7 +56,7 @@ def _binding(word: str, suite: Suite, build: bool, isolation: Isolation | None) 
 
         return Jax(suite.peers.get("jax", ()))
     if word not in WORDS and _is_export(word):
-        from gradcheck.implementations.answers import Answers
+        from gradcheck.implementations.protocol.answers import Answers
 
         return Answers(word, Path(word))
     if word.endswith(MANIFEST):
@@ -89,8 +89,7 @@ def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None)
     manifest = read.resolve(file, suite)
     version = prepare(file) if build else ""
     if isinstance(manifest, NativeLibrary):
-        from gradcheck.implementations.manifest.sanitizer import with_runtime
-        from gradcheck.implementations.manifest.symbols import check_symbols
+        from gradcheck.implementations.manifest.library_file import check_symbols, with_runtime
         from gradcheck.implementations.native.library import Native
 
         read.check_libraries(manifest)
@@ -98,7 +97,7 @@ def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None)
         check_symbols(manifest)
         return Native(replace(manifest, version=version or manifest.version), name=word)
     if isinstance(manifest, Program):
-        from gradcheck.implementations.process import Process
+        from gradcheck.implementations.protocol.program import Process
 
         process = Process(word, replace(manifest, version=version or manifest.version))
         try:
@@ -120,9 +119,8 @@ def _isolated(word: str, isolation: Isolation) -> Implementation:
 
 
 def _python(word: str, entry: str, suite: Suite) -> Implementation:
-    from gradcheck.implementations.into import refuse_unknown
     from gradcheck.implementations.model import refuse_misspelt
-    from gradcheck.implementations.python import Python
+    from gradcheck.implementations.python import Python, refuse_unknown
 
     binding = Python(entry, suite.operators, suite.models)
     binding.name = word

@@ -13,7 +13,7 @@ from typing import Any
 from gradcheck.errors import LoadError, UnknownNameError, Unsupported
 from gradcheck.implementations import returned
 from gradcheck.implementations.bound import Bound, BoundModel
-from gradcheck.implementations.keywords import dimensions, member, method, takes
+from gradcheck.implementations.user_functions import dimensions, member, method, takes
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.model import ModelCase, ModelSpec

@@ -1,36 +1,180 @@
-"""A user's Python functions: `--impl pkg.module:NAME`.
-
-NAME maps operator names, or `operator/dialect`, to objects with `vjp(ct, *primals, **attrs)` and
-optionally `forward(*primals, **attrs)`. A forward that returns `(y, pullback)` needs no vjp; what
-PyTorch or JAX is to differentiate is described in `gradcheck.implementations.frameworks`.
-
-A `vjp_into(outs, ct, *primals, **attrs)` beside it, or in its place, fills arrays by the names of
-primals; `accumulates` and `zeroed` are names of those that it adds to, or wants zeroed, `aliases`
-pairs (primal, argument) that may share memory. A vjp that takes `needs=`, a bool per primal, gives
-None for what is not asked for. Both are put to the test by the contract battery.
-
-It maps names of models, or `model/dialect`, to what `gradcheck.implementations.model` describes.
-"""
+"""A user's Python functions: `--impl pkg.module:NAME`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import difflib
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
-from gradcheck.implementations.frameworks import differentiated
-from gradcheck.implementations.into import into_of, vjp_from
-from gradcheck.implementations.keywords import accepted, entry_of, method, takes
+from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Into, Recipe
+from gradcheck.implementations.framed_memory import framed
+from gradcheck.implementations.jax import JaxOp, jax_op
 from gradcheck.implementations.model import bound_model, fault, is_module, says_how
-from gradcheck.implementations.recipe import recipe_of
-from gradcheck.implementations.source import source_of
+from gradcheck.implementations.torch_op import TorchOp, torch_op
+from gradcheck.implementations.user_functions import (
+    Differentiated,
+    accepted,
+    entry_of,
+    member,
+    method,
+    source_of,
+    takes,
+)
 from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.dtypes import is_float
 from gradcheck.spec.loading import resolve
 from gradcheck.spec.model import ModelCase
+from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.rule import RuleCase
 from gradcheck.spec.suite import Case
+
+
+def differentiated(entry: Any) -> TorchOp | JaxOp | None:
+    """The operator that an entry of a table stands for, if a framework has to differentiate it.
+
+    That is one that was wrapped; a `torch.autograd.Function` or a module; a `jax.custom_vjp` or
+    what `jax.jit` made; or a function of PyTorch's or JAX's own. No framework is imported for the
+    question: who made such an entry has imported it.
+
+    Raises:
+        LoadError: it is a class of modules.
+    """
+    if isinstance(entry, (TorchOp, JaxOp)):
+        return entry
+    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    if torch is not None:
+        whole = (torch.autograd.Function, torch.nn.Module)
+        if isinstance(entry, type) and issubclass(entry, whole):
+            return torch_op(entry)
+        if isinstance(entry, torch.nn.Module) or _made_by(("torch",), entry):
+            return torch_op(entry)
+    if jax is not None and _made_by(("jax", "jaxlib"), entry):
+        return jax_op(entry)
+    return None
+
+
+def _made_by(packages: tuple[str, ...], entry: Any) -> bool:
+    """Whether an entry is a framework's own function, or a kind of callable that only it makes."""
+    if not callable(entry) or isinstance(entry, type) or _says_how(entry):
+        return False
+    homes = (getattr(entry, "__module__", None), type(entry).__module__)
+    return any(str(home).partition(".")[0] in packages for home in homes)
+
+
+def _says_how(entry: Any) -> bool:
+    return any(method(entry, role) for role in ("vjp", "forward", "update"))
+
+
+DECLARED: Final = ("accumulates", "zeroed")
+"""What an entry says of the gradients that it writes, as sets of names of primals."""
+
+
+def into_of(entry: Any, attrs: Attrs, fixed: Attrs) -> Into | None:
+    """What an entry offers as `vjp_into(outs, ct, *primals, **attrs)`.
+
+    Raises:
+        Unsupported: `attrs` want another value than `fixed` of what the code has fixed.
+    """
+    function = method(entry, "vjp_into")
+    if function is None:
+        return None
+    own = accepted(function, "vjp_into", attrs, fixed)
+    accumulates, zeroed = (frozenset(_names(member(entry, role))) for role in DECLARED)
+
+    def call(outs: dict[str, Any], ct: Any, *primals: Any, **_: Any) -> None:
+        function(outs, ct, *primals, **own)
+
+    return Into(
+        call=call,
+        accumulates=accumulates,
+        zeroed=zeroed,
+        aliases=tuple((str(a), str(b)) for a, b in member(entry, "aliases") or ()),
+    )
+
+
+def vjp_from(into: Into, names: Sequence[str]) -> Callable[..., Any]:
+    """A VJP that returns what `into` leaves in arrays of zeros; None for an index."""
+
+    def vjp(ct: Any, *primals: Any, **attrs: Any) -> Any:
+        given = dict(zip(names, primals, strict=True))
+        # Room on both sides: what is written past the end must not bring down this process.
+        outs = {n: framed(np.zeros_like(p)).array for n, p in given.items() if is_float(p.dtype)}
+        into.call(outs, ct, *primals, **attrs)
+        return tuple(outs.get(name) for name in names)
+
+    return vjp
+
+
+def refuse_unknown(where: str, entry: Any, spec: OpSpec) -> None:
+    """Refuse names, in what an entry declares of its `vjp_into`, that the operator has not.
+
+    Raises:
+        LoadError: there is one, or there is no `vjp_into` to declare anything of.
+    """
+    pairs = member(entry, "aliases") or ()
+    try:
+        aliased = [name for a, b in pairs for name in (a, b) if name != "ct" or name == a]
+    except (TypeError, ValueError):
+        raise LoadError(f'{where}: write `aliases` as pairs, such as (("x", "ct"),)') from None
+    declared = {role: list(_names(member(entry, role))) for role in DECLARED}
+    for role, names in {**declared, "aliases": aliased}.items():
+        if names and method(entry, "vjp_into") is None:
+            raise LoadError(f"{where}: `{role}` is about vjp_into, and there is none")
+        for name in names:
+            if name not in spec.primals:
+                near = difflib.get_close_matches(str(name), spec.primals, n=1, cutoff=0.3)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {list(spec.primals)}"
+                raise LoadError(f"{where}: `{role}` names {name!r}, no primal; {hint}")
+
+
+def _names(found: Any) -> Iterable[str]:
+    return (found,) if isinstance(found, str) else tuple(found or ())
+
+
+def recipe_of(
+    key: str, given: Any, entry: Any, bound: Bound, attrs: Attrs, fixed: Attrs, names: Sequence[str]
+) -> Recipe | None:
+    """What a script needs to know of the entry at `key`.
+
+    `given` is what stands in the user's table, `entry` what was made of it, `bound` what is called;
+    `attrs`, `fixed` and the `names` of the primals are the case's.
+    """
+    if isinstance(entry, Differentiated) and entry is not given:
+        return _framework(key, given, entry, bound, len(names))
+    if isinstance(entry, Differentiated):  # wrapped by the user, who imports us himself
+        return Recipe(key=key, style="vjp", attrs=bound.attrs, forward=bound.attrs, ours=True)
+    mapping = isinstance(given, Mapping)
+    forward, into = method(given, "forward"), method(given, "vjp_into")
+    style, own = "pullback", bound.attrs
+    if method(given, "vjp") is not None:
+        style = "vjp"
+    elif into is not None:
+        style, own = "into", accepted(into, "vjp_into", attrs, fixed)
+    takes = None if forward is None else accepted(forward, "forward", attrs, fixed)
+    return Recipe(key=key, style=style, mapping=mapping, attrs=own, forward=takes)
+
+
+def _framework(
+    key: str, given: Any, entry: Differentiated, bound: Bound, primals: int
+) -> Recipe | None:
+    """Of what a framework differentiates, as it stands in the table."""
+    if isinstance(entry, JaxOp):
+        return Recipe(key=key, style="jax", attrs=bound.attrs, forward=bound.attrs)
+    assert isinstance(entry, TorchOp)
+    if isinstance(given, type):
+        try:
+            behind = tuple(entry.call.behind(primals, bound.attrs))
+        except TypeError:  # it cannot be called at all; asked for gradients, it says why
+            return None
+        return Recipe(key=key, style="apply", attrs={}, forward={}, behind=behind)
+    style = "module" if hasattr(entry.call, "module") else "torch"
+    return Recipe(key=key, style=style, attrs=bound.attrs, forward=bound.attrs)
+
 
 ROLES: Final = ("vjp", "forward", "vjp_into", "update")
 """What an entry must have one of."""
@@ -40,7 +184,7 @@ class Python:
     """A table of Python objects.
 
     Raises:
-        LoadError: the table cannot be imported, or is no mapping of names to objects.
+        LoadError: the table cannot be imported, or is not a mapping.
     """
 
     def __init__(
@@ -156,7 +300,7 @@ def _asked(vjp: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _value_only(forward: Callable[..., Any], attrs: Attrs, fixed: Attrs) -> Callable[..., Any]:
-    """Forward without its pullback; it takes attributes of its own, whatever vjp takes."""
+    """Forward without its pullback; it may take other attributes than vjp."""
     own = accepted(forward, "forward", attrs, fixed)
 
     def value(*primals: Any, **_: Any) -> Any:

@@ -24,7 +24,7 @@ _NOTED: Final[ContextVar[list[Finding] | None]] = ContextVar("noted", default=No
 EARNED: Final = (
     Verdict.FAIL, Verdict.MISSING, Verdict.ERROR, Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN,
 )  # fmt: skip
-"""What a broken contract can come to. No call earns another verdict, whoever says so."""
+"""Verdicts of a broken contract; foreign code cannot obtain another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Broken(Exception):  # noqa: N818  a contract is broken
 
 @contextmanager
 def failures() -> Iterator[list[Finding]]:
-    """The findings of all calls that break their contract meanwhile, whoever handles that.
+    """Collect the findings of all calls that break their contract meanwhile, handled or not.
 
-    A crash that some caller handles in silence can still be told. Blocks inside have their own.
+    So a crash that a caller swallows can still be reported. Inner blocks collect their own.
     """
     noted: list[Finding] = []
     token = _NOTED.set(noted)
@@ -73,7 +73,7 @@ def broken(
 
 
 def is_ours(error: Broken) -> bool:
-    """Whether gradcheck says so: code that is judged may raise the same, and is not believed.
+    """Whether gradcheck raised it: foreign code may raise `Broken`, too, and is not believed.
 
     What counts is the function that raised it.
     """
@@ -102,7 +102,7 @@ def gradients(
     gives: str = "gradient",
     of: str = "primal",
 ) -> tuple[Any, ...]:
-    """What a VJP returned, as one entry per primal.
+    """The result of a VJP as one entry per primal.
 
     A bare array stands for the gradient of a single primal. `role`, `gives` and `of` name the
     function, what it returns, and what it returns one of each for, in the messages.
@@ -162,6 +162,6 @@ def as_array(value: Any) -> Array | None:
         array = np.asarray(value)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001  whatever a foreign __array__ does, it is no array
+    except BaseException:  # noqa: BLE001  a foreign __array__ may raise anything
         return None
     return array if array.dtype.kind in "iub" or is_float(array.dtype) else None

@@ -1,4 +1,4 @@
-"""PyTorch's autograd over the same operators and models: real code that nobody here wrote."""
+"""`--impl torch`: PyTorch's autograd over the suite's operators and models."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
-from gradcheck.implementations.keywords import dimensions, entry_of, peers
 from gradcheck.implementations.returned import broken
-from gradcheck.implementations.tensors import array_of, imported_torch, tensor_of
-from gradcheck.implementations.torch_op import counterpart
+from gradcheck.implementations.torch_op import array_of, counterpart, imported_torch, tensor_of
+from gradcheck.implementations.user_functions import dimensions, entry_of, peers
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.model import ModelCase
@@ -80,8 +79,7 @@ def bound_module(
     """A model as a module: `build(**dims)` makes it, `module(**inputs)` gives the loss.
 
     `fixed` are the dimensions that `build` may have fixed. An attribute `names` of the module maps
-    a parameter of ours to the module's own ones, all of which it stands for; without it names are
-    the same.
+    a parameter of the model to those of the module that share it; without it, names must agree.
 
     Raises:
         Unsupported: the case wants another value of a dimension, or another dtype.
@@ -153,7 +151,7 @@ class _Module:
 
     @cached_property
     def tensors(self) -> Mapping[str, Mapping[str, Any]]:
-        """Per parameter of ours, the tensors that it stands for; one that has two names, once.
+        """Per parameter of the model, the module's tensors; one with two names appears once.
 
         Raises:
             Broken: a name has no counterpart, or a tensor has another shape.

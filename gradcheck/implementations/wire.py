@@ -1,4 +1,4 @@
-"""Values on their way to another process and back: JSON, and the bytes of arrays.
+"""Values as JSON and bytes of arrays, to be sent to another process and back.
 
 What is sent can be nothing but data: unlike a pickle it runs no code where it is read. Arrays keep
 their dtype, bits, memory layout and whether they may be written; those that are passed travel
@@ -40,7 +40,7 @@ KEPT: Final = 1 << 22
 """Bytes of an answer that is looked after, at most."""
 
 
-class Oversized(Exception):  # noqa: N818  an answer is
+class OversizedError(Exception):
     """An answer is larger than any that could be right; the message says what it would hold."""
 
 
@@ -58,7 +58,7 @@ class Room:
 
 
 class Cargo:
-    """What one conversation has carried so far: both ends know it by the same numbers."""
+    """The arrays and dicts of one conversation, by numbers that both ends share."""
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -127,11 +127,11 @@ class Packer:
         """One value as JSON; its arrays go to `blocks`.
 
         Raises:
-            Oversized: of an answer, it is too much.
+            OversizedError: of an answer, it is too much.
         """
         self._packed += 1
         if not self.adds and self._packed > VALUES:
-            raise Oversized(f"more than {VALUES:,} numbers that are in no array")
+            raise OversizedError(f"more than {VALUES:,} numbers that are in no array")
         if value is None or isinstance(value, (bool, int, str)):
             return _plain(value)
         if isinstance(value, float) and not isinstance(value, np.generic):
@@ -188,11 +188,11 @@ class Packer:
         """The bytes that an array lies in, the gaps between its elements included.
 
         Raises:
-            Oversized: of an answer, they are too many.
+            OversizedError: of an answer, they are too many.
         """
         self._sent += span(array)[1]
         if not self.adds and self._sent > (most := self.cargo.allowance):
-            raise Oversized(
+            raise OversizedError(
                 f"an array of shape {array.shape} and dtype {array.dtype} (with it "
                 f"{self._sent:,} bytes; at most {most:,} are taken here)"
             )

@@ -14,9 +14,15 @@ from numpy.typing import NDArray
 from gradcheck.errors import UnknownNameError, Unsupported
 from gradcheck.implementations import returned
 from gradcheck.implementations.bound import BoundModel
+from gradcheck.implementations.checked_call import (
+    CheckedCall,
+    attempt,
+    differs,
+    guarded,
+    mutated,
+    steady,
+)
 from gradcheck.implementations.returned import Broken, broken
-from gradcheck.judge.contract import determinism, purity
-from gradcheck.judge.probe import attempt, guarded_call, steady
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.dtypes import is_float
 from gradcheck.results.finding import Finding, Part
@@ -98,7 +104,7 @@ def ask_loss(loss: Callable[[Values, Values], Any], params: Values, inputs: Valu
         if found is None or found.size != 1:
             what = type(first).__name__ if found is None else f"array of shape {found.shape}"
             raise broken("loss", f"loss returned {what}; return one number")
-        if determinism.differs([found], [repeated]):
+        if differs([found], [repeated]):
             raise broken("loss", _unsteady("loss"))
         value = float(found.reshape(()))
         if not np.isfinite(value):
@@ -123,7 +129,7 @@ def ask_stage(
     with _labelled(stage.name, Part.STAGE):
         first, again = (_answered(role, vjp, stage, cts, values) for _ in range(2))
         bits = ([returned.as_array(g) for g in row] for row in (first, again))
-        if determinism.differs(*bits):
+        if differs(*bits):
             raise broken(role, _unsteady(role))
     shares: list[Any] = []
     for name, gradient in zip(stage.reads, first, strict=True):
@@ -166,9 +172,9 @@ def _labelled(name: str, part: Part) -> Iterator[None]:
 def _answered(
     role: str, vjp: StageVjp, stage: Stage, cts: tuple[Array, ...], values: Values
 ) -> tuple[Any, ...]:
-    saved, cotangents = _Saved(values), purity.guarded(cts)
+    saved, cotangents = _Saved(values), guarded(cts)
     out = attempt(role, lambda: vjp(stage, cotangents, saved))
-    if purity.mutated(cts, cotangents, stage.outputs) is not None:
+    if mutated(cts, cotangents, stage.outputs) is not None:
         raise broken(role, f"{role} writes into its cotangent; copy first")
     changed = saved.mutated()
     if changed is not None:
@@ -188,7 +194,7 @@ class _Saved(Mapping[str, Array]):
         if name not in self._values:
             raise KeyError(str(UnknownNameError("value", str(name), self._values)))
         if name not in self._copies:
-            (self._copies[name],) = purity.guarded([self._values[name]])
+            (self._copies[name],) = guarded([self._values[name]])
         return self._copies[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -200,7 +206,7 @@ class _Saved(Mapping[str, Array]):
     def mutated(self) -> str | None:
         """The first value that was written into."""
         names = list(self._copies)
-        return purity.mutated([self._values[n] for n in names], [*self._copies.values()], names)
+        return mutated([self._values[n] for n in names], [*self._copies.values()], names)
 
 
 def _called(
@@ -216,7 +222,7 @@ def _called(
         )
         return dict(out) if isinstance(out, Mapping) else out
 
-    return guarded_call(role, shaped, (), arrays, names, {})
+    return CheckedCall(role, shaped)((), arrays, names, {})
 
 
 def _returned(
@@ -276,7 +282,7 @@ def _differ(first: Mapping[Any, Mapping[str, Any]], again: Mapping[Any, Mapping[
         return True
     pairs = [(part, again[n][own]) for n, parts in first.items() for own, part in parts.items()]
     bits = [[returned.as_array(part) for part in parts] for parts in zip(*pairs, strict=True)]
-    return determinism.differs(*bits) if bits else False
+    return differs(*bits) if bits else False
 
 
 def _summed(name: str, buffers: Mapping[str, Any] | None, pattern: Array) -> Asked:

@@ -9,9 +9,8 @@ import numpy as np
 
 from gradcheck.implementations import returned
 from gradcheck.implementations.bound import BoundRule
+from gradcheck.implementations.checked_call import attempt, differs
 from gradcheck.implementations.returned import broken
-from gradcheck.judge.contract import determinism
-from gradcheck.judge.probe import attempt
 from gradcheck.judge.steps import Flat, RuleTruth, Snapshot
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.spec.rule import Tensors
@@ -86,7 +85,7 @@ def _copied(tensors: Tensors) -> dict[str, Any]:
 def _same(first: Snapshot, second: Snapshot) -> None:
     a, b = first.flat, second.flat
     arrays = [[returned.as_array(flat.get(name)) for name in a] for flat in (a, b)]
-    if determinism.differs(*arrays):
+    if differs(*arrays):
         raise broken(
             "update",
             "update is not deterministic: the same arguments gave other bits. "

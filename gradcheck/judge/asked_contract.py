@@ -11,8 +11,7 @@ from gradcheck.implementations.bound import Binding
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.contract.asking import Unasked, Unfit, Vacuous
 from gradcheck.judge.contract.battery import PROPERTIES, Property
-from gradcheck.judge.contract.resize import several_rows
-from gradcheck.judge.contract.subject import Subject
+from gradcheck.judge.contract.subject import Subject, several_rows
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict

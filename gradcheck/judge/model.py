@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundModel, ModelBinding
+from gradcheck.implementations.checked_call import bound_by
 from gradcheck.implementations.returned import Broken, failures
 from gradcheck.judge.ask_model import GRADIENTS, ask_gradients, ask_loss, ask_stage, stage_of
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.model_truth import Known, ModelTruth
-from gradcheck.judge.probe import bound_by
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS, Arithmetic
 from gradcheck.results.finding import Finding, Miss, Part

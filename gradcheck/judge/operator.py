@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.implementations.bound import Binding, Bound
+from gradcheck.implementations.checked_call import bound_by
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.certificate import Impersonated
 from gradcheck.judge.compare import Interval, Rules, rules_of
@@ -21,7 +22,7 @@ from gradcheck.judge.dispersion import Dispersion, as_rounding, scattering
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import lost, rounded, unbiased, unfit
 from gradcheck.judge.narrowing import Narrowed
-from gradcheck.judge.probe import Answer, ask_forward, ask_vjp, bound_by
+from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
 from gradcheck.numerics.arithmetic import F64, Arithmetic
 from gradcheck.numerics.arrays import as_tuple

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.errors import Unsupported, text_of
 from gradcheck.implementations import returned
-from gradcheck.implementations.returned import Broken, broken, is_ours, overwrites
-from gradcheck.judge.contract import determinism, purity
+from gradcheck.implementations.checked_call import CheckedCall, attempt, differs
+from gradcheck.implementations.returned import Broken, broken
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.dtypes import is_float
 from gradcheck.results.finding import Finding
 
 Array = NDArray[Any]
-T = TypeVar("T")
 
 VAST: Final = 1 << 20
 """Elements beyond those of its primal that a gradient of a wrong shape may have to be looked at."""
-LEAD: Final = {"jvp": "us", "double_vjp": "ggs"}
-"""What messages call the first argument of a role, where it is not the cotangent `ct`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ def ask_vjp(
             gradients, wrote into its arguments, or gave other bits the second time.
         Unsupported: the code says that it lacks this.
     """
-    called = _Called(steady(role, vjp), role, primals, names, attrs)
+    called = _Called(CheckedCall(role, vjp), primals, names, attrs)
     return called.answer(cts, dict(zip(names, primals, strict=True)), "gradient", "primal")
 
 
@@ -79,7 +75,7 @@ def ask_jvp(
         entries = tuple(next(rest) if moves else None for moves in floating)
         return jvp(entries if len(entries) > 1 else entries[0], *values, **options)
 
-    called = _Called(steady("jvp", shaped), "jvp", primals, names, attrs)
+    called = _Called(CheckedCall("jvp", shaped), primals, names, attrs)
     return called.answer(tangents, outputs, "tangent", "output")
 
 
@@ -87,8 +83,7 @@ def ask_jvp(
 class _Called:
     """A derivative that is judged, and the arguments that follow its first."""
 
-    function: Callable[..., Any]
-    role: str
+    function: CheckedCall
     primals: Sequence[Array]
     names: Sequence[str]
     attrs: Attrs
@@ -100,20 +95,21 @@ class _Called:
         rows = [self._once(lead, like, gives, of) for lead in leads]
         again = self._once(leads[0], like, gives, of)
         first = [returned.as_array(g) for g in rows[0]]
-        if determinism.differs(first, [returned.as_array(g) for g in again]):
+        if differs(first, [returned.as_array(g) for g in again]):
             raise broken(
-                self.role,
-                f"{self.role} is not deterministic: the same arguments gave other bits. "
+                self.function.role,
+                f"{self.function.role} is not deterministic: the same arguments gave other bits. "
                 "Look for a buffer or a random generator that lives from call to call",
                 label="C",
-                says=f"{self.role} gives other bits for the same arguments",
+                says=f"{self.function.role} gives other bits for the same arguments",
             )
         answers: dict[str, NDArray[np.float64] | Finding] = {}
         for i, (name, pattern) in enumerate(like.items()):
             if not is_float(pattern.dtype):
                 continue
             faults = [
-                returned.fault(row[i], pattern, name, role=self.role, gives=gives) for row in rows
+                returned.fault(row[i], pattern, name, role=self.function.role, gives=gives)
+                for row in rows
             ]
             fault = next((f for f in faults if f is not None), None)
             if fault is not None:
@@ -126,9 +122,10 @@ class _Called:
     def _once(
         self, lead: tuple[Array, ...], like: Mapping[str, Array], gives: str, of: str
     ) -> tuple[Any, ...]:
-        out = guarded_call(self.role, self.function, lead, self.primals, self.names, self.attrs)
-        named = partial(returned.gradients, role=self.role, gives=gives, of=of)
-        parts = attempt(self.role, lambda: named(out, list(like)))  # a tuple of its own making
+        out = self.function(lead, self.primals, self.names, self.attrs)
+        named = partial(returned.gradients, role=self.function.role, gives=gives, of=of)
+        # What it returned may be a sequence of its own making.
+        parts = attempt(self.function.role, lambda: named(out, list(like)))
         for name, gradient in zip(like, parts, strict=True):
             self._refuse_vast(gradient, like[name], name, gives)
         # Copies: a gradient may be a view of an argument, or of a buffer that the next call reuses.
@@ -138,7 +135,7 @@ class _Called:
         """A broadcast view may be larger than all memory: it is not copied to be refused."""
         array = returned.as_array(gradient)
         if array is not None and array.size > pattern.size + VAST:
-            fault = returned.fault(gradient, pattern, name, role=self.role, gives=gives)
+            fault = returned.fault(gradient, pattern, name, role=self.function.role, gives=gives)
             if fault is not None:
                 raise Broken(fault)
 
@@ -153,9 +150,9 @@ def ask_forward(
             deterministic (a dropout that draws its own mask, say).
         Unsupported: the code says that it lacks this.
     """
-    asked = steady("forward", forward)
+    asked = CheckedCall("forward", forward)
     first, second = (_outputs(asked, primals, names, attrs) for _ in range(2))
-    if determinism.differs(first, second):
+    if differs(first, second):
         raise broken(
             "forward",
             "forward is not deterministic: the same arguments gave other values. "
@@ -165,9 +162,9 @@ def ask_forward(
 
 
 def _outputs(
-    forward: Callable[..., Any], primals: Sequence[Array], names: Sequence[str], attrs: Attrs
+    forward: CheckedCall, primals: Sequence[Array], names: Sequence[str], attrs: Attrs
 ) -> tuple[Array, ...]:
-    out = guarded_call("forward", forward, (), primals, names, attrs)
+    out = forward((), primals, names, attrs)
     parts = out if isinstance(out, (tuple, list)) else (out,)
     arrays = [returned.as_array(part) for part in parts]
     for part, array in zip(parts, arrays, strict=True):
@@ -179,86 +176,3 @@ def _outputs(
     if not arrays:
         raise broken("forward", "forward returned an empty tuple; return a float array")
     return tuple(np.array(a) for a in arrays)
-
-
-def guarded_call(
-    role: str,
-    function: Callable[..., Any],
-    ct: tuple[Array, ...],
-    primals: Sequence[Array],
-    names: Sequence[str],
-    attrs: Attrs,
-) -> Any:
-    """One call on read-only copies; whatever it raises becomes a broken contract."""
-    copies, cotangents = purity.guarded(primals), purity.guarded(ct)
-    leading = () if not ct else (cotangents[0] if len(ct) == 1 else cotangents,)
-    out = attempt(role, lambda: function(*leading, *copies, **attrs))
-    lead = LEAD.get(role, "ct")
-    changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*(lead,) * len(ct), *names))
-    if changed is not None:
-        raise overwrites(role, f"{role} writes into its argument {changed}; copy first")
-    return out
-
-
-def steady(role: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, for the calls of one case: once it has answered, it lacks nothing.
-
-    What code lacks may hang on shapes, dtypes and attributes. If it hung on numbers, a gradient
-    that is wrong somewhere could say there that it is not supported.
-    """
-    answered = False
-
-    def steadily(*args: Any, **options: Any) -> Any:
-        nonlocal answered
-        try:
-            found = function(*args, **options)
-        except Unsupported as error:
-            if not answered:
-                raise
-            raise broken(
-                role,
-                f"{role} raised {_told(error)}; it had answered another call of this case: decide "
-                "by shapes, dtype and attributes, at the first call",
-            ) from error
-        answered = True
-        return found
-
-    return steadily
-
-
-def bound_by(bind: Callable[[], T], name: str = "vjp") -> T:
-    """What an implementation binds: code of its own may run for that, and raise anything.
-
-    `name` is that of the finding where it fails.
-
-    Raises:
-        Broken, Unsupported: as `attempt` does.
-    """
-    found: T = attempt("binding it", bind, name)
-    return found
-
-
-def attempt(role: str, call: Callable[[], Any], name: str = "") -> Any:
-    """What one call of foreign code returns; messages call it `role`, the finding `name` or so.
-
-    Raises:
-        Broken: it raised, whatever that was; a `Broken` of its own says nothing about the verdict.
-        Unsupported: the code says that it lacks this.
-    """
-    try:
-        with np.errstate(all="ignore"):
-            return call()
-    except (Unsupported, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # SystemExit too: foreign code must not end the run
-        if isinstance(error, Broken) and is_ours(error):
-            raise
-        if purity.is_write(error):
-            why = f"{role} writes into its arguments ({text_of(error)}); copy first"
-            raise overwrites(role, why) from error
-        raise broken(name or role, f"{role} raised {_told(error)}") from error
-
-
-def _told(error: BaseException) -> str:
-    """What was raised, in one line."""
-    return f"{type(error).__name__}: {text_of(error) or 'no message'}"

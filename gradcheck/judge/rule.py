@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from gradcheck.errors import Unsupported
 from gradcheck.implementations import returned
 from gradcheck.implementations.bound import RuleBinding
+from gradcheck.implementations.checked_call import bound_by, steady
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_rule import singles, ways
 from gradcheck.judge.compare import Comparison, Rules, compare
 from gradcheck.judge.narrowing import told_bits
-from gradcheck.judge.probe import bound_by, steady
 from gradcheck.judge.steps import SAFETY, Flat, Row, RuleTruth, rules_for
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.narrow import TYPES

@@ -14,11 +14,11 @@ import numpy as np
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundModel, ModelBinding
+from gradcheck.implementations.checked_call import attempt, bound_by, steady
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_model import GRADIENTS, read_gradients
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.line_integral import SHARP, Float, PathCheck, PathIntegral, Tensors, wide
-from gradcheck.judge.probe import attempt, bound_by, steady
 from gradcheck.numerics.arithmetic import F64, FLOATS
 from gradcheck.numerics.draw import key_of
 from gradcheck.results.finding import Finding, Miss, Part

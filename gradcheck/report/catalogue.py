@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from gradcheck.judge.compare import CANCELLED, KAPPA, ROUNDINGS, RULES
 from gradcheck.report import model_catalogue, rule_catalogue
-from gradcheck.report.page import wrapped_table
 from gradcheck.report.sections import WIDTH, attributes, section, wrapped
+from gradcheck.report.wrapped_table import wrapped_table
 from gradcheck.spec.choice import Chosen
 from gradcheck.spec.operator import Kink, OpSpec, Sample
 from gradcheck.spec.suite import Case, Suite

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcheck.report.page import wrapped_table
 from gradcheck.report.sections import WIDTH, attributes, section, wrapped
+from gradcheck.report.wrapped_table import wrapped_table
 from gradcheck.spec.model import ModelCase, Size
 from gradcheck.spec.operator import Array
 from gradcheck.spec.program import Program, Stage

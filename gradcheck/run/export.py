@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import UsageError
-from gradcheck.implementations import npz
-from gradcheck.implementations.process import vjp_request
-from gradcheck.implementations.protocol import folder, index
-from gradcheck.implementations.protocol.index import Exported, Index, Layout
+from gradcheck.implementations.protocol import answers, folder
+from gradcheck.implementations.protocol.answers import Exported, Index, Layout
 from gradcheck.implementations.protocol.message import Request
+from gradcheck.implementations.protocol.program import vjp_request
 from gradcheck.judge.operator import CaseTruth, Unsuitable
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.spec.selection import LOW
@@ -55,7 +54,7 @@ def export(
         if progress is not None:
             progress(done, len(cases), case.name)
         for dtype, asked in requests_of(case, dtypes):
-            found = {index.digest(request): request for request in asked}
+            found = {answers.digest(request): request for request in asked}
             requests |= found
             exported.append(
                 Exported(case=case.name, hash=case.fingerprint, dtype=dtype, calls=tuple(found))
@@ -71,7 +70,7 @@ def export(
             cases=tuple(exported),
             places=places,
         )
-        index.write(place, whole)
+        answers.write(place, whole)
     except OSError as error:
         raise UsageError(f"{error.filename or place}: {error.strerror}") from None
     return Exportation(
@@ -124,7 +123,7 @@ def still_true(place: Path, found: Index, suite: Suite) -> list[Case]:
             raise UsageError(f"{place}: {one.case} is another case today: {again}")
         dtypes.setdefault(one.case, []).append(one.dtype)
     today = {
-        (name, dtype): tuple(dict.fromkeys(index.digest(request) for request in asked))
+        (name, dtype): tuple(dict.fromkeys(answers.digest(request) for request in asked))
         for name in dtypes
         for dtype, asked in requests_of(known[name], dtypes[name])
     }
@@ -156,7 +155,7 @@ def _places(requests: dict[str, Request], layout: Layout) -> dict[str, str]:
 def _write(
     place: Path, requests: dict[str, Request], places: dict[str, str], layout: Layout
 ) -> None:
-    write = npz.write if layout == "npz" else folder.write
+    write = folder.write_npz if layout == "npz" else folder.write
     for digest, name in places.items():
         write(place / name, requests[digest])
     (place / README).write_text(HOW[layout], encoding="utf-8")

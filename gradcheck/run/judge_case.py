@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.errors import GradcheckError, raised
 from gradcheck.explain.lazy_diagnosis import LazyDiagnoser, only_adds
 from gradcheck.implementations.bound import Implementation
-from gradcheck.implementations.processes import budget
-from gradcheck.implementations.processes.budget import LIMITS
+from gradcheck.implementations.processes import crash_or_hang
+from gradcheck.implementations.processes.crash_or_hang import LIMITS
 from gradcheck.implementations.returned import failures
 from gradcheck.judge.evidence import with_curves
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
@@ -81,11 +81,11 @@ def judge_next(
         left_out: why an operator is left out for an implementation.
         asks: implementations and dtypes to judge; None: all.
     """
-    budget.of_case(f"{case.name} {next(_JUDGED)}")  # a repeated case has a new budget
+    crash_or_hang.of_case(f"{case.name} {next(_JUDGED)}")  # a repeated case has a new budget
     try:
         yield from _judge(plan, case, bindings, why, left_out, asks)
     finally:
-        budget.of_case("")
+        crash_or_hang.of_case("")
 
 
 def _judge(

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Final, Self, TypeVar
 
-from gradcheck.implementations.processes.budget import LIMITS, too_often
+from gradcheck.implementations.processes.crash_or_hang import LIMITS, too_often
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.run import AT_TIME

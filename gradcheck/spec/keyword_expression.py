@@ -1,26 +1,28 @@
-"""The expression of `-k`: words, `and`, `or`, `not` and parentheses, held against a name."""
+"""The expression of `-k`: words, `and`, `or`, `not` and parentheses, matched against a name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 from gradcheck.errors import UsageError
+from gradcheck.system import expression
 
-Holds = Callable[[str], bool]
-"""Whether a name is meant."""
 TOKEN: Final = re.compile(r"[()]|[^\s()]+")
-OPERATORS: Final = ("and", "or", "not")
-DEEPEST: Final = 100
-"""Of `not` and parentheses in each other."""
+MAX_DEPTH: Final = 100
+"""Limit on `not` and parentheses inside each other."""
+OPERAND, MORE, OPEN = (
+    "expected a word of a name, `not` or (",
+    "expected `and` or `or`",
+    "expected `and`, `or` or )",
+)
 
 
-def parsed(text: str) -> Holds:
-    """What an expression says of a name; case is ignored.
+def parsed(text: str) -> Callable[[str], bool]:
+    """A predicate on names; case is ignored.
 
-    A word is in a name or is not, as it stands: nothing in it is special, and no text is run::
+    A word holds where it is part of the name, literally::
 
         expression = conjunction { "or" conjunction }
         conjunction = negation { "and" negation }
@@ -31,81 +33,55 @@ def parsed(text: str) -> Holds:
     (True, False, False)
 
     Raises:
-        UsageError: it is no expression; the message names the column.
+        UsageError: `text` is not such an expression; the message names the column.
     """
-    parser = _Parser(text, [(match[0], match.start()) for match in TOKEN.finditer(text)])
-    holds = parser.expression()
-    if parser.word:
-        parser.refuse("expected `and` or `or`" if parser.word != ")" else "no ( is open here")
+    words: list[str] = []
+    source = " ".join(_as_python(text, words))
+    evaluate = expression.compiled(expression.parsed(source, max_chars=len(source)))
+
+    def holds(name: str) -> bool:
+        lower = name.lower()
+        return bool(evaluate({f"w{i}": word in lower for i, word in enumerate(words)}))
+
     return holds
 
 
-@dataclass(slots=True)
-class _Parser:
-    """Where in its tokens, (word, column from 0), the reading of an expression is."""
+def _as_python(text: str, words: list[str]) -> Iterator[str]:
+    """The tokens as Python has them, each word a name `w0`, `w1`, …, which `words` explains.
 
-    text: str
-    tokens: Sequence[tuple[str, int]]
-    place: int = 0
-    depth: int = 0
+    Raises:
+        UsageError: there is a token where none of its kind can stand.
+    """
+    operand, depth = True, 0  # whether an operand must follow
+    opened: list[int] = []  # depth inside each open parenthesis
+    for match in TOKEN.finditer(text):
+        token = match[0].lower()
 
-    @property
-    def word(self) -> str:
-        """The token to come; empty at the end."""
-        return self.tokens[self.place][0] if self.place < len(self.tokens) else ""
+        def refuse(why: str, match: re.Match[str] = match) -> NoReturn:
+            where = f"column {match.start() + 1}, at {match[0]!r}"
+            raise UsageError(f"-k {text!r}: {where}: {why}")
 
-    def expression(self) -> Holds:
-        """What `or` joins."""
-        parts = [self._conjunction()]
-        while self._took("or"):
-            parts.append(self._conjunction())
-        return parts[0] if len(parts) == 1 else lambda name: any(part(name) for part in parts)
-
-    def _conjunction(self) -> Holds:
-        parts = [self._negation()]
-        while self._took("and"):
-            parts.append(self._negation())
-        return parts[0] if len(parts) == 1 else lambda name: all(part(name) for part in parts)
-
-    def _negation(self) -> Holds:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            self.refuse(f"more than {DEEPEST} `not` and ( in each other")
-        if self._took("not"):
-            inner = self._negation()
-            found: Holds = lambda name: not inner(name)  # noqa: E731  a negation is one line
-        elif self._took("("):
-            found = self.expression()
-            if not self._took(")"):
-                self.refuse("expected `and`, `or` or )")
+        if operand and token in ("not", "("):
+            depth += 1
+            if depth >= MAX_DEPTH:
+                refuse(f"more than {MAX_DEPTH} `not` and ( in each other")
+            if token == "(":
+                opened.append(depth)
+        elif operand and token in ("and", "or", ")"):
+            refuse(OPERAND)
+        elif operand:
+            operand, depth = False, opened[-1] if opened else 0
+            words.append(token)
+            token = f"w{len(words) - 1}"
+        elif token == ")" and opened:
+            opened.pop()
+            depth = opened[-1] if opened else 0
+        elif token in ("and", "or"):
+            operand = True
         else:
-            found = self._name()
-        self.depth -= 1
-        return found
-
-    def _name(self) -> Holds:
-        word = self.word
-        if not word or word == ")" or word.lower() in OPERATORS:
-            self.refuse("expected a word of a name, `not` or (")
-        self.place += 1
-        wanted = word.lower()
-        return lambda name: wanted in name.lower()
-
-    def _took(self, token: str) -> bool:
-        if self.word.lower() != token:
-            return False
-        self.place += 1
-        return True
-
-    def refuse(self, why: str) -> NoReturn:
-        """Say what is wrong with the token to come.
-
-        Raises:
-            UsageError: always.
-        """
-        if not self.tokens:
-            raise UsageError(f"-k {self.text!r}: it is empty; write a part of a case's name")
-        if not self.word:
-            raise UsageError(f"-k {self.text!r}: at the end: {why}")
-        column = self.tokens[self.place][1] + 1
-        raise UsageError(f"-k {self.text!r}: column {column}, at {self.word!r}: {why}")
+            refuse("no ( is open here" if token == ")" else OPEN if opened else MORE)
+        yield token
+    if operand and not words and not opened and not text.strip():
+        raise UsageError(f"-k {text!r}: it is empty; write a part of a case's name")
+    if operand or opened:
+        raise UsageError(f"-k {text!r}: at the end: {OPERAND if operand else OPEN}")

@@ -15,10 +15,8 @@ import numpy as np
 from gradcheck.api.check import check
 from gradcheck.errors import UnknownNameError, Unsupported, UsageError
 from gradcheck.implementations.bound import Bound
-from gradcheck.implementations.frameworks import differentiated
-from gradcheck.implementations.keywords import entry_of, method
-from gradcheck.implementations.python import ROLES, bound_operator
-from gradcheck.implementations.source import source_of
+from gradcheck.implementations.python import ROLES, bound_operator, differentiated
+from gradcheck.implementations.user_functions import entry_of, method, source_of
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.case_result import CaseId, CaseResult

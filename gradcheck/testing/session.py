@@ -17,8 +17,8 @@ from gradcheck.cli.options import filled, option_named, project_of
 from gradcheck.cli.run import plan_of
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.implementations.bound import Implementation
+from gradcheck.implementations.checked_call import bound_by
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.probe import bound_by
 from gradcheck.results.baseline import clock
 from gradcheck.results.baseline.apply import applied
 from gradcheck.results.baseline.entry import Baseline

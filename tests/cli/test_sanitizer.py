@@ -109,8 +109,10 @@ def test_what_does_not_fit_together_is_refused_in_one_line(run, library, key, fl
 
 def test_a_runtime_that_is_not_found_is_named_with_its_package(run, library, monkeypatch):
     path = library(ADDRESS[0], "gcc", ADDRESS[1])
-    monkeypatch.setattr("gradcheck.implementations.manifest.sanitizer.COMPILERS", ())
-    monkeypatch.setattr("gradcheck.implementations.manifest.sanitizer.find_library", lambda _: None)
+    monkeypatch.setattr("gradcheck.implementations.manifest.library_file.COMPILERS", ())
+    monkeypatch.setattr(
+        "gradcheck.implementations.manifest.library_file.find_library", lambda _: None
+    )
     found = run("--impl", path, *WORDS)
     assert found.code == 3
     assert "is not found; install GCC's libasan" in found.err

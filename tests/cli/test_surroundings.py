@@ -74,7 +74,7 @@ def shadows():
     words = [sys.executable, "-P", "-c", "import runpy, importlib.util, sys; print(*sys.modules)"]
     before = subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT)
     installed = {"numpy", "msgspec", "mpmath", "jinja2", "tabulate", "markupsafe", "ml_dtypes",
-                 "simpleeval", "shtab", "pycparser", "elftools"}  # fmt: skip
+                 "shtab", "pycparser", "elftools"}  # fmt: skip
     for name in (sys.stdlib_module_names | installed) - {*before.stdout.split()}:
         Path(f"{name}.py").write_text(f"open('{Path.cwd()}/ran', 'a').write('{name} ')\n")
     return Path("ran")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.implementations.processes.budget import LIMITS
+from gradcheck.implementations.processes.crash_or_hang import LIMITS
 from gradcheck.judge.compare import KAPPA
 from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.numerics import noise, richardson

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
-from gradcheck.implementations.processes.budget import Budget
+from gradcheck.implementations.processes.crash_or_hang import Budget
 from gradcheck.implementations.returned import broken
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import F32, F64

@@ -1,20 +1,27 @@
 """Python in a process of its own: the same verdicts as here, and ends that are verdicts, too."""
 
+import json
 import platform
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType, ModuleType
 
+import ml_dtypes
 import numpy as np
 import pytest
 from gradcheck_cases import SUITE as BUILTIN
 from gradcheck_cases.mutants.contract import MUTANTS
 
-from gradcheck.errors import LoadError, UnknownNameError
-from gradcheck.implementations.handle import FOUND, exception_of
+from gradcheck.errors import LoadError, UnknownNameError, Unsupported
+from gradcheck.implementations.bound import Bound, Into
 from gradcheck.implementations.isolated import Isolated, Isolation
+from gradcheck.implementations.isolated_calls import FOUND, exception_of
+from gradcheck.implementations.isolated_host import Host
 from gradcheck.implementations.load import load
-from gradcheck.implementations.returned import Broken
+from gradcheck.implementations.processes import frames
+from gradcheck.implementations.returned import Broken, Missing, as_array, broken
+from gradcheck.implementations.wire import Cargo, Packer, Unpacker, put_back
 from gradcheck.judge.contract import battery
 from gradcheck.judge.contract.asking import Unasked, Unfit
 from gradcheck.judge.contract.subject import Subject
@@ -279,7 +286,7 @@ def asks_for_ever(ct, values, stage):
     for _ in range(2000):  # it knows even the stamp
         host.send({"kind": "get", "name": stage.reads[0]}, [])
         from gradcheck.implementations.processes import frames
-        frames.read(host.line.exactly)
+        frames.read(host.channel.exactly)
     return backward(ct, values, stage)
 def pokes(ct, values, stage):
     values[stage.reads[0]].flags.writeable = True
@@ -818,3 +825,391 @@ def test_torch_is_judged_as_here():
         ours, theirs = (bare(judge_case(CaseTruth(case), who, "float32")) for who in (here, there))
         assert theirs == ours
     there.close()
+
+
+STAMP = bytes(range(8))
+
+
+class Line:
+    """The line to a parent that has said everything already."""
+
+    def __init__(self):
+        self.said, self.heard = bytearray(), bytearray()
+
+    def say(self, header, blocks=()):
+        for piece in frames.pieces({**header, "stamp": STAMP.hex()}, blocks):
+            self.said += piece
+
+    def exactly(self, n):
+        found = self.said[:n]
+        del self.said[:n]
+        return found
+
+    def write(self, piece):
+        self.heard += piece
+
+    def answers(self):
+        while self.heard:
+            yield frames.read(self._heard, stamp=STAMP)
+
+    def _heard(self, n):
+        found = self.heard[:n]
+        del self.heard[:n]
+        return found
+
+    def check(self):
+        """Nobody has closed anything."""
+
+    restore = check
+
+
+@pytest.fixture
+def host():
+    return Host(Line())
+
+
+@pytest.fixture
+def ask(host):
+    """`ask(header, *values)`: the answers to one request, whose `args` are those values."""
+
+    def made(header, *values):
+        cargo = Cargo()
+        packer = Packer(cargo, adds=True)
+        asked = {"args": packer.pack(values), "options": packer.pack({}), **header}
+        host.channel.say(asked, packer.blocks)
+        host.serve()
+        (frame,) = host.channel.answers()
+        value = frame.header.get("value")
+        found = Unpacker(cargo, adds=False).unpack(value, frame.blocks)
+        return {**frame.header, "value": found, "contents": frame.blocks}
+
+    return made
+
+
+@pytest.fixture
+def begun(ask, monkeypatch):
+    """`begun(table)`: the host has loaded it."""
+
+    def made(table):
+        module = ModuleType("kernels_there")
+        module.IMPL = table
+        monkeypatch.setitem(sys.modules, "kernels_there", module)
+        return ask({"kind": "begin", "word": "kernels_there:IMPL", "argv": sys.argv,
+                    "suites": ["gradcheck_cases:SUITE"]})  # fmt: skip
+
+    return made
+
+
+def bind(name, point="typical", dialect="default", attrs=(), dtype="float64"):
+    pairs = [[key, value] for key, value in dict(attrs).items()]
+    names = [name, dialect, point, 0]
+    return {"kind": "bind", "names": names, "dtype": dtype, "attrs": ["d", pairs]}
+
+
+def call(number, role="vjp"):
+    return {"kind": "call", "number": number, "role": role, "call": 0}
+
+
+def relu(ct, x):
+    return ct * (x > 0)
+
+
+def test_it_loads_binds_calls_and_forgets(begun, ask):
+    assert begun({"relu": {"vjp": relu}})["kind"] == "done"
+    bound = ask(bind("relu"))
+    assert (bound["kind"], bound["roles"], bound["strided"]) == ("bound", ["vjp"], True)
+    found = ask(call(bound["number"]), np.ones(2), np.array([-1.0, 2.0]))
+    assert np.array_equal(found["value"], [0.0, 1.0])
+    assert (found["changed"], found["emptied"]) == ([], [])
+    assert ask(bind("tanh"))["kind"] == "none"
+    gone = ask({**call(bound["number"]), "drop": [bound["number"]]})
+    assert (gone["kind"], gone["name"]) == ("raised", "KeyError")
+
+
+def test_what_cannot_be_loaded_is_raised_as_ours(begun):
+    said = begun({"relo": {"vjp": relu}})
+    assert (said["kind"], said["name"], said["ours"]) == ("raised", "LoadError", "LoadError")
+    assert "did you mean 'relu'?" in said["text"]
+
+
+class Unreadable(ArithmeticError):  # noqa: N818  a name to be told by
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("a\nb"), {"name": "ValueError", "text": "a\nb", "builtin": "ValueError"}),
+        (Unsupported("lacks it"), {"ours": "Unsupported", "text": "lacks it"}),
+        (Unreadable(), {"name": "Unreadable", "builtin": "ArithmeticError"}),
+        (SystemExit(2), {"name": "SystemExit", "builtin": "SystemExit", "text": "2"}),
+        (broken("dx", "no good"), {"ours": "", "text": "no good"}),
+    ],
+)
+def test_what_is_raised_is_told_with_what_was_written_before(begun, ask, error, told):
+    def vjp(ct, x):
+        x[0] = 9
+        raise error
+
+    begun({"relu": {"vjp": vjp}})
+    number = ask(bind("relu"))["number"]
+    said = ask(call(number), np.ones(2), np.ones(2))
+    assert said["kind"] == "raised"
+    assert {key: said[key] for key in told} == told
+    ((index, block),) = said["changed"]
+    assert (index, bytes(said["contents"][block])) == (1, np.array([9.0, 1.0]).tobytes())
+    assert "finding" not in said
+
+
+def test_a_dict_that_was_changed_in_place_comes_back(begun, ask):
+    def update(params, grads, state, t, *, max_norm):
+        grads["a"] = grads["a"] * 2
+        del grads["b"]
+
+    begun({"clip_norm": {"update": update, "init": lambda params: {}}})
+    bound = ask(bind("clip_norm"))
+    assert bound["roles"] == ["update", "init"]
+    grads = {"a": np.array([0.5, -3.0]), "b": np.ones(1)}
+    cargo = Cargo()
+    packer = Packer(cargo, adds=True)
+    said = ask({**call(bound["number"], "update"), "options": packer.pack({"max_norm": 1.0})},
+               {}, grads, {}, 1)  # fmt: skip
+    assert said["changed"] == []
+    ((index, entries),) = said["emptied"]
+    ((key, value),) = entries
+    assert (index, key) == (1, "a")
+    found = Unpacker(cargo, adds=False).unpack(value, said["contents"])
+    assert np.array_equal(found, [1.0, -6.0])
+
+
+def test_a_stage_asks_for_the_values_that_it_looks_at(begun, ask, host):
+    seen = []
+
+    def backward(cts, values, stage):
+        seen.extend((len(values), *values))
+        with pytest.raises(KeyError, match="no such value"):
+            values["nowhere"]
+        return tuple(values[name] * cts[0] for name in stage.reads)
+
+    begun({"quadratic": {"stages": {"*": {"backward": backward}}}})
+    model = ask(bind("quadratic", "tiny"))
+    assert model["roles"] == []
+    stage = host.models[model["number"]][0].program.stages[0]
+    bound = ask({"kind": "stage", "number": model["number"], "name": stage.name})
+    packer = Packer(Cargo(), adds=True)
+    asked = {**call(bound["number"], "stage"), "options": packer.pack({}),
+             "args": ["t", [packer.pack((np.ones(2),)), ["m", ["x", "y"]]]]}  # fmt: skip
+    host.channel.say(asked, packer.blocks)
+    host.channel.say({"kind": "lacking", "text": "no such value"})
+    for _ in set(stage.reads):
+        more = Packer(Cargo(), adds=True)
+        host.channel.say({"kind": "value", "value": more.pack(np.full(2, 3.0))}, more.blocks)
+    host.serve()
+    *gets, last = host.channel.answers()
+    assert [get.header["name"] for get in gets] == ["nowhere", *dict.fromkeys(stage.reads)]
+    assert last.header["kind"] == "returned"
+    assert seen == [2, "x", "y"]
+
+
+def test_what_a_bound_offers_besides_is_told(begun, ask, host, monkeypatch):
+    begun({"relu": {"vjp": relu}})
+    into = Into(call=relu, zeroed=frozenset("x"), aliases=(("x", "ct"),))
+    whole = Bound(vjp=relu, forward=relu, attrs={"a": (1, 2)}, into=into, asked=relu, strided=True,
+                  source="a.py:3", missing={"w": "frozen"})  # fmt: skip
+    monkeypatch.setattr(host.implementation, "bind", lambda *_: whole)
+    said = ask(bind("relu"))
+    assert said["roles"] == ["vjp", "forward", "asked", "into"]
+    assert said["into"] == {"accumulates": [], "zeroed": ["x"], "aliases": [["x", "ct"]]}
+    assert (said["source"], said["missing"]) == ("a.py:3", {"w": "frozen"})
+    assert said["attrs"] == ["d", [["a", ["t", [1, 2]]]]]
+
+
+def sent(value, *, adds=True, lazily=None):
+    """A value after its journey, the packer's cargo and the unpacker."""
+    packer = Packer(Cargo(), adds=adds)
+    said = json.loads(json.dumps(packer.pack(value)))
+    blocks = [memoryview(bytes(block)) for block in packer.blocks]
+    unpacker = Unpacker(Cargo(), adds=adds, lazily=lazily)
+    return unpacker.unpack(said, blocks), packer, unpacker
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, False, 0, -(1 << 80), 1.5, -0.0, 5e-324, float("inf"), "", "é\udc80\x00",
+     (), [], {}, (1, [2.0, None], {"a": (True,), 3: "x", (1, None): []})],
+)  # fmt: skip
+def test_plain_values_arrive_as_they_are(value):
+    found, *_ = sent(value)
+    assert repr(found) == repr(value)
+    assert type(found) is type(value)
+
+
+def test_a_nan_keeps_its_payload():
+    payload = np.array([0x7FF8DEAD00000001], np.uint64).view(np.float64)
+    found, *_ = sent((float(payload[0]), payload))
+    assert np.float64(found[0]).tobytes() == found[1].tobytes() == payload.tobytes()
+
+
+BASE = np.arange(60, dtype=np.float64).reshape(3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        BASE, BASE.T, BASE[:, ::2, ::-1], BASE[::-1, 1:3], np.asfortranarray(BASE), BASE[1, 2, 3:4],
+        np.broadcast_to(BASE[0, 0], (4, 5)), np.array(3.5), BASE[:0], BASE[:, :0, ::2],
+        BASE.astype("f4"), BASE.astype("f2"), BASE.astype(ml_dtypes.bfloat16), BASE.astype(">f8"),
+        BASE.astype("i8"), BASE.astype("u1"), BASE > 3, BASE.astype(complex),
+        BASE.astype(ml_dtypes.bfloat16)[::2, :, ::-2],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("writable", [True, False])
+def test_an_array_arrives_with_its_bits_dtype_layout_and_flag(array, writable):
+    given = array.view()
+    given.flags.writeable = writable and array.flags.writeable
+    found, *_ = sent(given)
+    assert (found.dtype, found.shape) == (given.dtype, given.shape)
+    assert not array.size or found.strides == given.strides
+    assert found.tobytes() == given.tobytes()
+    assert found.flags.writeable == given.flags.writeable
+
+
+def test_the_gaps_of_a_view_arrive_too():
+    base = np.arange(12.0)
+    found, *_ = sent(base[::3])
+    wide = np.lib.stride_tricks.as_strided(found, (10,), (8,))
+    assert np.array_equal(wide, base[:10])
+
+
+def test_scalars_of_numpy_stay_scalars():
+    for value in (np.float32(1.5), np.int64(3), ml_dtypes.bfloat16(2)):
+        found, *_ = sent(value)
+        assert (type(found), found) == (type(value), value)
+
+
+def test_what_is_passed_twice_is_one_object():
+    array, table = np.ones(3), {"a": 1}
+    found, *_ = sent((array, [array], table, table))
+    assert found[0] is found[1][0]
+    assert found[2] is found[3]
+
+
+def test_what_was_carried_before_is_named_by_its_number():
+    array = np.ones(3)
+    here, there = Cargo(), Cargo()
+    packer = Packer(here, adds=True)
+    unpacker = Unpacker(there, adds=True)
+    copy = unpacker.unpack(packer.pack(array), packer.blocks)
+    back = Packer(there, adds=False).pack((copy, copy[:2]))
+    assert back[1][0] == ["r", 0]
+    assert back[1][1][0] == "a"
+    assert Unpacker(here, adds=False).unpack(back[1][0], []) is array
+
+
+def test_a_missing_gradient_keeps_its_reason():
+    assert sent(Missing("frozen"))[0] == Missing("frozen")
+
+
+class Tensor:
+    dtype = "torch.float32"
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, *_, **__):
+        if self.values is None:
+            raise RuntimeError("no numbers")
+        return self.values
+
+
+def test_a_stranger_is_told_by_its_name_its_dtype_and_its_numbers():
+    found, *_ = sent(Tensor(np.arange(3.0)), adds=False)
+    assert (type(found).__name__, found.dtype) == ("Tensor", "torch.float32")
+    assert np.array_equal(as_array(found), np.arange(3.0))
+    empty, *_ = sent(Tensor(None), adds=False)
+    assert (type(empty).__name__, as_array(empty)) == ("Tensor", None)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), b"bytes", {1, 2}, 1j, np.array(["a"]), np.array([None])]
+)
+def test_what_is_no_array_stays_none(value):
+    found, *_ = sent(value, adds=False)
+    assert as_array(found) is None
+    assert type(found).__name__ == type(value).__name__
+
+
+def test_a_list_that_holds_itself_is_no_array():
+    endless = [1]
+    endless.append(endless)
+    found, *_ = sent(endless, adds=False)
+    assert found[0] == 1
+    assert as_array(found[1]) is None
+
+
+def test_a_lazy_mapping_is_asked_for_by_name():
+    class Lazy(dict):
+        pass
+
+    given = MappingProxyType({"a": 1})
+    found, *_ = sent(given, lazily=lambda names: ("lazy", names))
+    assert found == ("lazy", ["a"])
+    assert sent(Lazy(a=1))[0] == {"a": 1}
+    assert sent(given, adds=False)[0] == {"a": 1}
+
+
+@pytest.mark.parametrize("of", [lambda a: a, lambda a: a.T, lambda a: a[:, ::2, ::-1]])
+def test_a_write_there_is_a_write_here_even_into_what_is_read_only(of):
+    mine = of(BASE.copy())
+    mine.flags.writeable = False
+    found, packer, unpacker = sent(mine)
+    assert [*unpacker.cargo.changed()] == []
+    found.flags.writeable = True
+    found[0, 0, 0] = -7.0
+    ((index, content),) = unpacker.cargo.changed()
+    room = packer.cargo.rooms[index]
+    put_back(room.low, room.size, content)
+    assert mine[0, 0, 0] == -7.0
+    assert mine.tobytes() == found.tobytes()
+
+
+def test_views_of_one_array_share_its_memory_there_too():
+    whole = np.arange(10.0)
+    (left, right, outer), packer, unpacker = sent((whole[2:6], whole[4:], np.arange(3.0)))
+    assert np.shares_memory(left, right)
+    assert not np.shares_memory(left, outer)
+    left[3] = -1.0
+    wide = np.lib.stride_tricks.as_strided(left, (6,), (8,))
+    wide[5] = -2.0  # beside both
+    assert right[:3].tolist() == [4.0, -1.0, 6.0]
+    for number, content in unpacker.cargo.changed():
+        room = packer.cargo.rooms[number]
+        put_back(room.low, room.size, content)
+    assert whole.tolist() == [0, 1, 2, 3, 4, -1, 6, -2, 8, 9]
+
+
+def test_a_view_of_much_more_travels_alone():
+    _, packer, _ = sent(np.zeros(1_000_000)[10:14])
+    assert [memoryview(block).nbytes for block in packer.blocks] == [32]
+
+
+@pytest.mark.parametrize("strides", [None, [8]])
+def test_no_bytes_become_objects(strides):
+    said = ["a", 0, 0, "|O", [2], strides, 0, True]
+    with pytest.raises(ValueError, match="no numbers are sent as"):
+        Unpacker(Cargo(), adds=False).unpack(said, [b"\1" * 16])
+
+
+def test_another_size_is_not_put_back():
+    with pytest.raises(ValueError, match="another size"):
+        put_back(0, 24, bytes(8))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [["q", 1], ["r", 0], ["a", -1, 0, "<f8", [2], None, 0, True], ["f", "xx"], [], ["m", []]],
+)
+def test_nonsense_is_an_error(said):
+    with pytest.raises((ValueError, KeyError, IndexError, TypeError)):
+        Unpacker(Cargo(), adds=False).unpack(said, [])

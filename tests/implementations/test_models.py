@@ -14,6 +14,8 @@ from gradcheck.implementations.load import load
 from gradcheck.implementations.python import Python
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.judge.rule import judge_rule
+from gradcheck.judge.steps import RuleTruth
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
@@ -501,3 +503,73 @@ def test_stages_and_a_whole_backward_may_stand_together(table):
 
 def test_python_alone_knows_no_models_but_their_entries():
     assert Python("examples.models:TRAINER").bind_model(TINY, "float64").gradients is not None
+
+
+@pytest.fixture
+def rule_table(monkeypatch):
+    """Make a table importable and bind it."""
+
+    def bound(entries):
+        module = ModuleType("kernels")
+        module.IMPL = entries
+        monkeypatch.setitem(sys.modules, "kernels", module)
+        return load("kernels:IMPL", SUITE)
+
+    return bound
+
+
+def clip(params, grads, state, t, *, max_norm):
+    """A trainer's own: no eps, and in place."""
+    norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads.values()))
+    if norm > max_norm:
+        for name in grads:
+            grads[name] *= grads[name].dtype.type(max_norm / norm)
+
+
+def always(params, grads, state, t, *, max_norm):
+    norm = np.sqrt(sum(np.sum(g**2) for g in grads.values()))
+    with np.errstate(invalid="ignore"):
+        return {n: np.asarray(g * (max_norm / norm), g.dtype) for n, g in grads.items()}, {}
+
+
+def rule_case(sample="typical", dialect="default"):
+    [case] = SUITE.rule_cases(["clip_norm"], [dialect], [sample])
+    return case
+
+
+def verdicts(binding, case, dtype="float64"):
+    return {f.verdict for f in judge_rule(RuleTruth(case), binding, dtype)}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("sample", ["typical", "below", "at-the-norm", "zeros"])
+def test_a_function_that_works_in_place_is_judged(rule_table, sample, dtype):
+    entry = {"clip_norm/default": {"update": clip}}
+    assert verdicts(rule_table(entry), rule_case(sample), dtype) == {Verdict.PASS}
+
+
+def test_a_wrong_one_fails(rule_table):
+    entry = {"clip_norm": SimpleNamespace(update=always)}
+    assert Verdict.FAIL in verdicts(rule_table(entry), rule_case("below"))
+
+
+def test_what_the_table_does_not_name_is_unbound(rule_table):
+    assert verdicts(rule_table({"clip_norm/in-divisor": {"update": clip}}), rule_case()) == {
+        Verdict.UNBOUND
+    }
+    assert verdicts(rule_table({"softmax": {"vjp": clip}}), rule_case()) == {Verdict.UNBOUND}
+
+
+def test_a_hyper_parameter_that_is_fixed_in_the_code_is_unsupported_elsewhere(rule_table):
+    entry = {"clip_norm": {"update": clip}}  # takes no eps
+    assert verdicts(rule_table(entry), rule_case(dialect="in-divisor")) == {Verdict.UNSUPPORTED}
+
+
+def test_a_misspelt_rule_is_refused_with_a_hint(rule_table):
+    with pytest.raises(LoadError, match=r"no such update rule; did you mean 'clip_norm'\?"):
+        rule_table({"clip_nrom": {"update": clip}})
+
+
+def test_the_reference_is_bound_to_everything():
+    reference = load("reference", SUITE)
+    assert verdicts(reference, rule_case(), "float32") == {Verdict.PASS}

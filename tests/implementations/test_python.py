@@ -1,4 +1,8 @@
+"""What a script is told of an entry, in this process and from another one."""
+
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -6,8 +10,20 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.python import Python
+from gradcheck.implementations.isolated import Isolation
+from gradcheck.implementations.load import load
+from gradcheck.implementations.python import (
+    Python,
+    bound_operator,
+    differentiated,
+    into_of,
+    refuse_unknown,
+    vjp_from,
+)
+from gradcheck.judge.model import judge_model
+from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.numerics.draw import Draw
 from gradcheck.results.verdict import Verdict
 
 
@@ -343,3 +359,261 @@ def test_an_entry_without_a_vjp_is_refused_and_named(table, entry):
         table({"layer_norm": RIGHT, "rms_norm": entry})
     assert f"kernels:IMPL['rms_norm'] is a {type(entry).__name__} without" in str(caught.value)
     assert "give it vjp(ct, *primals, **attrs)" in str(caught.value)
+
+
+ROOT = Path(__file__).parents[2]
+
+QUESTION = """
+import sys
+from gradcheck.implementations.python import differentiated
+
+class Kernel:
+    def vjp(self, ct, x): ...
+
+for entry in (Kernel, Kernel(), {"vjp": len}, len, lambda x: x, 3, None):
+    assert differentiated(entry) is None
+assert not {"torch", "jax"} & set(sys.modules)
+"""
+
+
+def test_no_framework_is_imported_for_the_question():
+    root = {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", QUESTION], env=root, check=True)
+
+
+def test_what_says_itself_how_it_is_differentiated_is_not_a_frameworks():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+
+    class Kernel:
+        __module__ = "torch.kernels"
+
+        def vjp(self, ct, x):
+            return ct
+
+        def __call__(self, x):
+            return x
+
+    for entry in (Kernel(), Kernel, {"vjp": torch.tanh}, {"forward": jax.numpy.tanh}):
+        assert differentiated(entry) is None
+
+
+def judged_entry(op, dialect, dtype):
+    (case,) = SUITE.cases([op], [dialect], ["typical"])
+    found = judge_case(CaseTruth(case), load("examples.frameworks:IMPL", SUITE), dtype)
+    return {f.name: f.verdict.value for f in found}
+
+
+EXAMPLES = {
+    ("silu", "default"): {"x": "pass"},
+    ("rms_norm", "weight"): {"x": "pass", "w": "fail"},
+    ("swiglu", "default"): {"gate": "fail", "up": "pass"},
+    ("softmax", "default"): {"x": "pass"},
+    ("sigmoid", "default"): {"x": "pass"},
+    ("tanh", "default"): {"x": "fail"},
+    ("gelu", "erf"): {"x": "pass"},
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("op", "dialect"), EXAMPLES)
+def test_the_examples_are_right_and_wrong_as_they_say(op, dialect, dtype):
+    pytest.importorskip("torch")
+    pytest.importorskip("jax")
+    assert judged_entry(op, dialect, dtype) == {"forward": "pass", **EXAMPLES[op, dialect]}
+
+
+def test_the_examples_model_is_right():
+    pytest.importorskip("torch")
+    pytest.importorskip("jax")
+    (case,) = SUITE.model_cases(["linear_regression"], sizes=["tiny"])
+    binding = load("examples.frameworks:IMPL", SUITE)
+    found = judge_model(ModelTruth(case), binding, "float64").findings
+    assert {f.name: f.verdict.value for f in found} == dict.fromkeys(("loss", "w", "b"), "pass")
+
+
+SPEC = SUITE.operators["rms_norm"]
+CT = Draw(0, "test_into").powers(3, 7)  # sums of powers of two are exact
+X, W = np.full((3, 7), 2.0), np.full(7, 3.0)
+SUMS = CT.sum(axis=0)
+
+
+def fills(outs, ct, x, w, *, eps=1e-5):
+    outs["x"][...] = ct * eps
+    outs["w"] += ct.sum(axis=0)
+
+
+def entry(**changes):
+    return SimpleNamespace(**{"vjp_into": fills, "accumulates": ("w",), **changes})
+
+
+def test_what_is_declared_comes_along():
+    into = into_of(entry(zeroed="x", aliases=[["x", "ct"]]), {"eps": 0.5}, {"eps": 1e-5})
+    assert into.accumulates == {"w"}
+    assert into.zeroed == {"x"}
+    assert into.aliases == (("x", "ct"),)
+    outs = {"x": np.zeros((3, 7)), "w": np.ones(7)}
+    into.call(outs, CT, X, W, eps=0.25, unknown=1)  # it has attributes of its own
+    assert np.array_equal(outs["x"], 0.5 * CT)
+    assert np.array_equal(outs["w"], 1 + SUMS)
+
+
+def test_without_a_vjp_into_there_is_none():
+    assert into_of(SimpleNamespace(vjp=fills), {}, {}) is None
+
+
+def test_an_attribute_that_it_does_not_take_is_fixed():
+    fixed = entry(vjp_into=lambda outs, ct, x, w: None)
+    assert into_of(fixed, {"eps": 1e-5}, {"eps": 1e-5}) is not None
+    with pytest.raises(Unsupported, match="vjp_into takes no 'eps'"):
+        into_of(fixed, {"eps": 0.1}, {"eps": 1e-5})
+
+
+def test_a_vjp_into_alone_makes_a_vjp():
+    bound = bound_operator(entry(), {"eps": 0.5}, {"eps": 1e-5}, ("x", "w"))
+    dx, dw = bound.vjp(CT, X, W, **bound.attrs)
+    assert np.array_equal(dx, 0.5 * CT)
+    assert np.array_equal(dw, SUMS)
+    again = bound.vjp(CT, X, W, **bound.attrs)
+    assert np.array_equal(again[1], SUMS)  # from zeros each time
+    assert bound.strided
+    assert bound.asked is None
+    with pytest.raises(Unsupported, match="stage"):
+        bound_operator(entry(), {}, {})
+
+
+def test_an_index_gets_no_buffer():
+    seen = []
+
+    def looks(outs, ct, x, ids):
+        seen.append(sorted(outs))
+
+    bound = bound_operator(SimpleNamespace(vjp_into=looks), {}, {}, ("x", "ids"))
+    assert bound.vjp(CT, X, np.array([1, 2]))[1] is None
+    assert seen == [["x"]]
+
+
+def test_a_derived_vjp_survives_a_write_past_the_end():
+    def strays(outs, ct, x):
+        flat = np.lib.stride_tricks.as_strided(outs["x"], (22,), (8,))
+        flat[...] = 1.0
+
+    vjp = vjp_from(into_of(SimpleNamespace(vjp_into=strays), {}, {}), ("x",))
+    assert vjp(CT, X)[0].tolist() == np.ones((3, 7)).tolist()
+
+
+def test_a_vjp_that_takes_needs_can_be_asked_for_some():
+    def vjp(ct, x, w, *, eps=1e-5, needs=(True, True)):
+        return tuple(ct * eps if need else None for need in needs)
+
+    bound = bound_operator(SimpleNamespace(vjp=vjp), {"eps": 0.5}, {"eps": 1e-5}, ("x", "w"))
+    assert bound.attrs == {"eps": 0.5}
+    dx, dw = bound.asked((False, True), CT, X, W, **bound.attrs)
+    assert dx is None
+    assert np.array_equal(dw, 0.5 * CT)
+    silent = SimpleNamespace(vjp=lambda ct, x, w, **attrs: None)
+    assert bound_operator(silent, {}, {}, ("x", "w")).asked is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"accumulates": ("v",)}, "`accumulates` names 'v', no primal; did you mean|known"),
+        (
+            {"accumulates": "weight"},
+            "`accumulates` names 'weight', no primal; known: \\['x', 'w'\\]",
+        ),
+        ({"zeroed": ("dx",)}, "`zeroed` names 'dx', no primal; did you mean 'x'"),
+        ({"aliases": (("y", "ct"),)}, "`aliases` names 'y'"),
+        ({"aliases": (("ct", "x"),)}, "`aliases` names 'ct'"),
+        ({"aliases": ("x",)}, "as pairs"),
+        ({"aliases": (("x", "ct", "w"),)}, "as pairs"),
+        ({"vjp_into": None, "vjp": fills}, "`accumulates` is about vjp_into, and there is none"),
+    ],
+)
+def test_a_declaration_that_means_nothing_is_refused(changes, said):
+    with pytest.raises(LoadError, match=said):
+        refuse_unknown("kernels:IMPL['rms_norm']", entry(**changes), SPEC)
+
+
+def test_right_declarations_and_none_are_accepted():
+    refuse_unknown("k", entry(aliases=(("x", "ct"), ("x", "x"))), SPEC)
+    refuse_unknown("k", SimpleNamespace(vjp=fills), SPEC)
+    refuse_unknown("k", {"vjp_into": fills, "zeroed": ["x"]}, SPEC)
+
+
+TABLE = """
+import numpy as np
+
+class Both:
+    def forward(x, w, b=None, *, eps): return x
+    def vjp(ct, x, w, b=None, *, eps, unit_offset=False): return ct, ct
+def pair(x): return x, lambda ct: ct
+def into(outs, ct, x): outs["x"][...] = ct
+def bare(ct, x): return ct
+
+TABLE = {
+    "rms_norm/weight": Both,
+    "tanh": {"forward": pair},
+    "neg": {"vjp_into": into},
+    "softcap": {"vjp": bare},
+    "abs": {"vjp": bare, "vjp_into": into, "forward": pair},
+}
+"""
+WANT = {
+    "rms_norm": ("rms_norm/weight", "vjp", False, {"eps", "unit_offset"}, {"eps"}),
+    "tanh": ("tanh", "pullback", True, set(), set()),
+    "neg": ("neg", "into", True, set(), None),
+    "softcap": ("softcap", "vjp", True, set(), None),
+    "abs": ("abs", "vjp", True, set(), set()),
+}
+
+
+@pytest.fixture(params=["here", "elsewhere"])
+def table_of(request, suite, tmp_path, monkeypatch):
+    """The implementation, in this process or in one of its own."""
+    (tmp_path / "recipes.py").write_text(TABLE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    isolation = Isolation(suites=["gradcheck_cases:SUITE"])
+    own = request.param == "elsewhere"
+    found = load("recipes:TABLE", suite, isolation=isolation if own else None)
+    yield found
+    if own:
+        found.close()
+
+
+def test_each_entry_is_told_as_it_is_called(suite, table_of):
+    for op, (key, style, mapping, attrs, forward) in WANT.items():
+        dialect = key.partition("/")[2] or suite.operators[op].dialects[0].name
+        case = suite.cases([op], [dialect], ["typical"])[0]
+        recipe = table_of.bind(case, "float64").recipe
+        assert (recipe.key, recipe.style, recipe.mapping) == (key, style, mapping)
+        assert set(recipe.attrs) == attrs
+        assert (None if recipe.forward is None else set(recipe.forward)) == forward
+        assert all(recipe.attrs[name] == case.attrs[name] for name in attrs)
+        assert not recipe.ours
+
+
+def test_what_is_bound_by_no_table_has_none(suite):
+    case = suite.cases(["tanh"])[0]
+    assert load("reference", suite).bind(case, "float64").recipe is None
+
+
+def test_a_wrapped_function_needs_us_and_a_bare_one_does_not(suite, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from gradcheck import torch_op
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, cap=30.0, other=7):
+            return x
+
+    table_of = {"tanh": torch_op(torch.tanh), "neg": torch.neg, "softcap": Scaled,
+             "sigmoid": torch.nn.Sigmoid()}  # fmt: skip
+    monkeypatch.setitem(__import__("sys").modules, "wrapped", SimpleNamespace(TABLE=table_of))
+    found = load("wrapped:TABLE", suite)
+    told = {op: found.bind(suite.cases([op])[0], "float64").recipe for op in table_of}
+    assert {op: (r.style, r.ours) for op, r in told.items()} == {
+        "tanh": ("vjp", True), "neg": ("torch", False), "softcap": ("apply", False),
+        "sigmoid": ("module", False),
+    }  # fmt: skip
+    assert told["softcap"].behind == (suite.cases(["softcap"])[0].attrs["cap"],)

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from gradcheck.errors import LoadError, Unsupported
+from gradcheck.implementations.checked_call import bound_by
 from gradcheck.implementations.returned import Broken, gradients
 from gradcheck.judge.contract.asking import Unasked, Unfit, Vacuous
 from gradcheck.judge.operator import Unsuitable
-from gradcheck.judge.probe import ask_forward, ask_vjp, bound_by
+from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 

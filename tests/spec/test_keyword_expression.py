@@ -3,7 +3,7 @@
 import pytest
 
 from gradcheck.errors import UsageError
-from gradcheck.spec.keyword_expression import DEEPEST, parsed
+from gradcheck.spec.keyword_expression import MAX_DEPTH, parsed
 
 NAMES = ["softmax/default/typical", "softmax/causal/empty", "RMS_norm/weight/zero", "and/or/not"]
 
@@ -27,8 +27,8 @@ def meant(text):
         ("and a", "column 1, at 'and': expected a word"),
         ("a or or b", "column 6, at 'or': expected a word"),
         ("a not b", "column 3, at 'not': expected `and` or `or`"),
-        ("not " * (DEEPEST + 1) + "a", f"more than {DEEPEST} `not` and ( in each other"),
-        ("(" * 100_000, f"more than {DEEPEST} `not` and ( in each other"),
+        ("not " * (MAX_DEPTH + 1) + "a", f"more than {MAX_DEPTH} `not` and ( in each other"),
+        ("(" * 100_000, f"more than {MAX_DEPTH} `not` and ( in each other"),
     ],
 )
 def test_what_is_no_expression_is_refused_with_its_place(text, said):
@@ -72,8 +72,8 @@ def test_nothing_that_is_written_is_run(text, tmp_path, monkeypatch):
         ("not empty and not zero", [0, 3]),  # `not` binds closest
         ("(((softmax)))", [0, 1]),
         ("or/not", [3]),
-        ("not " * (DEEPEST - 1) + "softmax", [2, 3]),
-        ("(" * (DEEPEST - 1) + "softmax" + ")" * (DEEPEST - 1), [0, 1]),
+        ("not " * (MAX_DEPTH - 1) + "softmax", [2, 3]),
+        ("(" * (MAX_DEPTH - 1) + "softmax" + ")" * (MAX_DEPTH - 1), [0, 1]),
         (" or ".join(["softmax"] * 5000), [0, 1]),
     ],
 )

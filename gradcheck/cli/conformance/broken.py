@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gradcheck.implementations.processes.ending import in_words
+from gradcheck.implementations.processes.crash_or_hang import in_words
 from gradcheck.implementations.processes.frames import MAGIC, PREFIX
 from gradcheck.implementations.protocol.levels import decoded, encoded
 from gradcheck.implementations.protocol.message import (

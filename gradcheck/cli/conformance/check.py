@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Final
 
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.implementations.process import Process
-from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.crash_or_hang import WorkerError
 from gradcheck.implementations.protocol.message import Violation
+from gradcheck.implementations.protocol.program import Process
 from gradcheck.implementations.protocol.session import Failed, tail
 from gradcheck.judge.operator import CaseTruth, Unsuitable, judge_case
 from gradcheck.results.verdict import Verdict
@@ -66,7 +66,7 @@ def tried(name: str, attempt: Callable[[], None]) -> Check:
         return Check(name=name, outcome=Outcome.NOTE, says=str(remark), lacks=lacks)
     except (Fault, Violation) as error:
         return Check(name=name, outcome=Outcome.FAIL, says=str(error))
-    except Ended as error:
+    except WorkerError as error:
         said = tail(error.ending.printed)
         return Check(name=name, outcome=Outcome.FAIL, says=f"{error}{said}")
     except (Failed, Unsupported) as error:

@@ -10,11 +10,11 @@ from typing import Final
 
 from gradcheck.cli.conformance.check import Check, Fault, Outcome, judge_first, tried
 from gradcheck.implementations.manifest.operation import Program
-from gradcheck.implementations.process import Process, forward_request
-from gradcheck.implementations.processes.ending import in_words
+from gradcheck.implementations.processes.crash_or_hang import in_words
 from gradcheck.implementations.protocol import folder
 from gradcheck.implementations.protocol.message import Request
-from gradcheck.implementations.protocol.oneshot import Oneshot
+from gradcheck.implementations.protocol.program import Process, forward_request
+from gradcheck.implementations.protocol.session import Oneshot
 from gradcheck.numerics.dtypes import dtype_named, is_float
 from gradcheck.spec.selection import DTYPES
 from gradcheck.spec.suite import Case, Suite

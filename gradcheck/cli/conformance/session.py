@@ -18,7 +18,6 @@ from gradcheck.cli.conformance.broken import Last, Target, lasts, wrong_with
 from gradcheck.cli.conformance.check import Check, Fault, Outcome, Remark, judge_first, tried
 from gradcheck.errors import LoadError, SpecError, Unsupported
 from gradcheck.implementations.manifest.operation import Program
-from gradcheck.implementations.process import Process, vjp_request
 from gradcheck.implementations.protocol.levels import encoded
 from gradcheck.implementations.protocol.message import (
     ASKS,
@@ -35,6 +34,7 @@ from gradcheck.implementations.protocol.message import (
     parse,
     shown,
 )
+from gradcheck.implementations.protocol.program import Process, vjp_request
 from gradcheck.implementations.protocol.session import Failed, Session
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.operator import CaseTruth

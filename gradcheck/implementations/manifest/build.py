@@ -15,7 +15,7 @@ from typing import Final
 
 from gradcheck.errors import LoadError, ManifestError
 from gradcheck.implementations.manifest.schema import Command, File
-from gradcheck.implementations.processes.ending import in_words
+from gradcheck.implementations.processes.crash_or_hang import in_words
 
 TAIL: Final = 4_000
 """Bytes of a failing command's output that are shown."""
@@ -32,7 +32,7 @@ def prepare(file: File) -> str:
     Raises:
         LoadError: the build fails, takes too long, or cannot be started; the tail of what it
             printed is in the message.
-        ManifestError: its timeout is no number of seconds.
+        ManifestError: its timeout is not a number of seconds.
     """
     top = file.top
     if top.build is not None:
@@ -50,7 +50,7 @@ def prepare(file: File) -> str:
         return top.impl.version
     try:
         said = _run(top.impl.version.cmd, file.folder, VERSION_TIMEOUT, "")
-    except LoadError:  # a checkout without tags or without git is no reason not to judge
+    except LoadError:  # a checkout without tags, or no git: judge without a version
         return ""
     lines = "".join(c if c.isprintable() else "\n" for c in said.strip()).splitlines()
     return lines[0][:LONGEST_VERSION] if lines else ""

@@ -6,13 +6,13 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from gradcheck.implementations.processes.script import Guard
+from gradcheck.implementations.processes.c_worker import Guard
 from gradcheck.spec.operator import Slack
 
 
@@ -108,7 +108,7 @@ class Tensors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
-    """A pointer to `size` elements of workspace: zero, or (`anything`) whatever was there."""
+    """A pointer to `size` elements of workspace: zero, or (`anything`) not initialised."""
 
     size: str
     anything: bool
@@ -132,6 +132,21 @@ class Special(StrEnum):
 
 
 Meaning = Tensors | Scratch | Value | Special
+
+
+def expressions(meant: Meaning) -> Iterator[str]:
+    """Every expression in a meaning."""
+    if isinstance(meant, Value):
+        yield meant.expression
+    elif isinstance(meant, Scratch):
+        yield meant.size
+    elif isinstance(meant, Tensors):
+        if meant.size:
+            yield meant.size
+        for view in meant.views:
+            yield from (view.at, *view.shape, *view.strides, *view.role.extents)
+            if view.becomes is not None:
+                yield from view.becomes.extents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +195,37 @@ class Operation:
     destroy: Function | None = None
     slack: Slack | None = None
     source: str = ""
+
+
+def functions(operation: Operation) -> list[Function]:
+    """The functions that an operation has, its VJP first."""
+    found = (operation.vjp, operation.forward, operation.create, operation.destroy)
+    return [function for function in found if function is not None]
+
+
+def views(function: Function) -> Iterator[View]:
+    """Every view of every tensor parameter."""
+    for meaning in function.meanings.values():
+        if isinstance(meaning, Tensors):
+            yield from meaning.views
+
+
+def roles(function: Function | None) -> Iterator[Role]:
+    """Every role of a parameter, and that of the result."""
+    if function is not None:
+        for meaning in function.meanings.values():
+            yield from roles_of(meaning)
+        if function.returned is not None:
+            yield function.returned
+
+
+def roles_of(meaning: Meaning) -> Iterator[Role]:
+    """The roles in a meaning, before the call and after it."""
+    if isinstance(meaning, Tensors):
+        for view in meaning.views:
+            yield view.role
+            if view.becomes is not None:
+                yield view.becomes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

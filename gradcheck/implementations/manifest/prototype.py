@@ -46,7 +46,7 @@ def parse(text: str, where: str, *, unnamed: str = "") -> Prototype:
     pointer. `unnamed` is what parameters without a name are called (none given: they are refused).
 
     Raises:
-        ManifestError: it is no prototype of one function, or has a parameter that cannot be passed.
+        ManifestError: the text is not one prototype, or a parameter cannot be passed.
     """
     from pycparser import c_ast
 
@@ -71,7 +71,7 @@ def is_number(spelled: str) -> bool:
 
 
 def declarations(header: str) -> Iterator[str]:
-    """The texts of all function prototypes in a C header, as well as they can be told apart."""
+    """The texts of the function prototypes in a C header, found without parsing it."""
     text = re.sub(r"^[ \t]*#(?:\\\n|.)*", "", _without_comments(header), flags=re.MULTILINE)
     text = re.sub(r'extern\s*"C"\s*\{', "", text)
     while re.search(r"\{[^{}]*\}", text):

@@ -1,25 +1,250 @@
-"""From a gradcheck.toml to what it offers, with everything checked that needs no code to run."""
+"""From a gradcheck.toml to what it offers, checked as far as no code has to run."""
 
 from __future__ import annotations
 
 import math
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from gradcheck.errors import LoadError, ManifestError
-from gradcheck.implementations.manifest import schema
-from gradcheck.implementations.manifest.entry import Entry, operations
+from gradcheck.implementations.manifest import check_entry, expression, schema
+from gradcheck.implementations.manifest.bind import bound, check_element, dtype_of, elements
+from gradcheck.implementations.manifest.check_entry import Operator, check_residuals
 from gradcheck.implementations.manifest.operation import (
+    Function,
     Manifest,
+    Meaning,
     NativeLibrary,
     Operation,
     Program,
     PythonEntry,
+    Special,
+    functions,
 )
-from gradcheck.implementations.manifest.schema import File
-from gradcheck.spec.suite import Suite
+from gradcheck.implementations.manifest.prototype import parse
+from gradcheck.implementations.manifest.schema import (
+    File,
+    Library,
+    Op,
+    PerDtype,
+    on_this_platform,
+    suggestion,
+)
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.spec.operator import CORE, OpSpec
+from gradcheck.spec.suite import Case, Suite
+
+DTYPES: Final = ("float64", "float32", "float16", "bfloat16")
+
+
+def index_primals(spec: OpSpec, suite: Suite) -> frozenset[str]:
+    """The primals of an operator of `suite` that are whole numbers: they have no gradient."""
+    sample = spec.samples[0]
+    case = Case(spec, spec.dialects[0], sample, 0, suite.home[spec.name])
+    pairs = zip(spec.primals, sample.primals(case.draw("primals")), strict=True)
+    return frozenset(name for name, primal in pairs if np.asarray(primal).dtype.kind in "iu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """An `[[op]]`, and what is known around it; `where` begins messages."""
+
+    where: str
+    op: Op
+    suite: Suite
+    folder: Path
+    c: Library
+
+    @cached_property
+    def spec(self) -> OpSpec:
+        """The operator that it names.
+
+        Raises:
+            ManifestError: there is none.
+        """
+        name, slash, dialect = self.op.name.partition("/")
+        spec = self.suite.operators.get(name)
+        if spec is None:
+            near = suggestion(name, [*self.suite.operators])
+            near = near if "did you" in near else "; `gradcheck list` shows them all"
+            raise ManifestError(f"{self.where}: the suite has no operator `{name}`{near}")
+        dialects = [d.name for d in spec.dialects]
+        if slash and dialect not in dialects:
+            near = suggestion(dialect, dialects)
+            raise ManifestError(f"{self.where}: {name} has no dialect `{dialect}`{near}")
+        return spec
+
+    @property
+    def dialect(self) -> str:
+        """The dialect that it names, or none."""
+        return self.op.name.partition("/")[2]
+
+    @property
+    def own(self) -> Attrs:
+        """The values of attributes in the dialect that it names."""
+        return self.spec.dialect(self.dialect).attrs if self.dialect else {}
+
+    @cached_property
+    def operator(self) -> Operator:
+        """What the entry is held against."""
+        without = self.spec.dialect(self.dialect).without if self.dialect else ()
+        return Operator(
+            spec=self.spec,
+            outputs=len(CORE.findall(self.spec.signature.partition("->")[2])),
+            indices=index_primals(self.spec, self.suite),
+            absent=frozenset(without),
+        )
+
+    def library(self, own: Any) -> Path:
+        """Where a function lies."""
+        return self.folder / on_this_platform(self.c.library if own is None else own, self.where)
+
+
+def operations(entry: Entry, dtypes: Sequence[str] | None) -> Iterator[Operation]:
+    """The operator in each dtype that the entry has, of those in `dtypes` (None: all).
+
+    Raises:
+        ManifestError: the entry contradicts itself or the operator.
+    """
+    op, where = entry.op, entry.where
+    _ = entry.spec
+    if op.vjp is None and op.forward is None:
+        raise ManifestError(f'{where}: write `vjp = "…"`, the prototype of the backward function')
+    _check_dtypes("capabilities.dtypes", dtypes or (), where)
+    vjps, forwards = _functions(entry, "vjp"), _functions(entry, "forward")
+    have = [d for d in DTYPES if d in vjps or d in forwards]
+    wanted = [d for d in have if dtypes is None or d in dtypes]
+    if not wanted:
+        raise ManifestError(
+            f"{where}: its prototypes are for {', '.join(have)}, [capabilities] dtypes for "
+            f"{', '.join(dtypes or ())} alone; add the dtype there, or leave the entry out"
+        )
+    for dtype in wanted:
+        yield _operation(entry, dtype, vjps.get(dtype), forwards.get(dtype))
+
+
+def _functions(entry: Entry, key: str) -> dict[str, Function]:
+    """The function under "vjp" or "forward", by dtype."""
+    op, where = entry.op, entry.where
+    texts: PerDtype | None = getattr(op, key)
+    if texts is None:
+        if key == "forward" and op.forward_bind:
+            raise ManifestError(f"{where}: `forward_bind` explains no function; write `forward`")
+        return {}
+    bind = op.bind if key == "vjp" else {**_inheritable(op, texts), **op.forward_bind}
+    library = entry.library(
+        op.forward_library if key == "forward" and op.forward_library is not None else op.library
+    )
+    if isinstance(texts, str):
+        function = _function(entry, key, texts, bind, library)
+        return {dtype_of(entry.operator, where, key, function): function}
+    _check_dtypes(key, [*texts], where)
+    functions = {d: _function(entry, key, t, bind, library) for d, t in texts.items()}
+    for dtype, function in functions.items():
+        for name, base, primal in elements(entry.operator, function):
+            check_element(f"{where}: {key}.{dtype}: `{name}`", base, primal, dtype)
+    return functions
+
+
+def _inheritable(op: Op, texts: PerDtype) -> Mapping[str, Any]:
+    """What `bind` says of parameters that forward has too, and `forward_bind` does not name."""
+    if op.vjp is None:
+        return op.bind
+    words = {w for text in ([texts] if isinstance(texts, str) else texts.values())
+             for w in re.findall(r"\w+", text)}  # fmt: skip
+    return {name: said for name, said in op.bind.items() if name in words and name != "return"}
+
+
+def _function(
+    entry: Entry, key: str, text: str, bind: Mapping[str, Any], library: Path
+) -> Function:
+    where = f"{entry.where}: {key}"
+    prototype = parse(text, where)
+    return bound(entry.operator, entry.where, key, prototype, bind, library)
+
+
+def _check_dtypes(key: str, dtypes: Collection[str], where: str) -> None:
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise ManifestError(
+                f"{where}: {key} names the dtype `{dtype}`{suggestion(dtype, [*DTYPES])}"
+            )
+
+
+# ── the whole ────────────────────────────────────────────────────────────────────────────────
+
+
+def _operation(
+    entry: Entry, dtype: str, vjp: Function | None, forward: Function | None
+) -> Operation:
+    op, where = entry.op, entry.where
+    vjp, forward = check_residuals(vjp, forward, op, where, dtype, entry.operator.names)
+    create, destroy = _handle(entry)
+    uses_handle = any(
+        Special.HANDLE in f.meanings.values() for f in (vjp, forward) if f is not None
+    )
+    if uses_handle and create is None:
+        raise ManifestError(f"{where}: bind names a `handle`, and nothing makes one; add `handle`")
+    if create is not None and not uses_handle:
+        raise ManifestError(f'{where}: no parameter is bound to "handle"; leave `handle` out')
+    main = vjp or forward
+    assert main is not None
+    names = entry.operator.names | check_entry.scalar_names(main)
+    for text in (*op.requires, *op.saved.values(), str(op.loss_scale)):
+        expression.check_expression(text, names, where)
+    accumulates = check_entry.declared_primals(vjp, op.accumulates, f"{where}: accumulates")
+    zeroed = check_entry.declared_primals(vjp, op.zeroed, f"{where}: zeroed")
+    if accumulates & zeroed:
+        both = ", ".join(sorted(accumulates & zeroed))
+        raise ManifestError(f"{where}: {both}: either accumulates or must be zeroed; name it once")
+    _check_dtypes("slack", [*op.slack], where)
+    functions = [f for f in (vjp, forward, create) if f is not None]
+    return Operation(
+        op=entry.spec.name,
+        dialect=entry.dialect,
+        dtype=dtype,
+        where=where,
+        vjp=vjp,
+        forward=forward,
+        attrs=check_entry.fixed_attrs(op, where, entry.operator, entry.own, functions),
+        requires=tuple(op.requires),
+        accumulates=accumulates,
+        zeroed=zeroed,
+        aliases=tuple(check_entry.declared_alias(vjp, *pair, where) for pair in op.aliases),
+        saved=op.saved,
+        residuals=op.residuals,
+        loss_scale=str(op.loss_scale),
+        missing=check_entry.declared_missing(op, where, entry.operator, vjp),
+        create=create,
+        destroy=destroy,
+        slack=check_entry.declared_slack(op.slack.get(dtype), where),
+        source=op.source,
+    )
+
+
+def _handle(entry: Entry) -> tuple[Function | None, Function | None]:
+    said = entry.op.handle
+    if said is None:
+        return None, None
+    where = f"{entry.where}: handle"
+    library = entry.library(said.library if said.library is not None else entry.op.library)
+    create = parse(said.create, f"{where}.create")
+    if not create.returns.pointer:
+        raise ManifestError(f"{where}.create: `{create.symbol}` returns no pointer")
+    destroy = parse(said.destroy, f"{where}.destroy", unnamed="handle")
+    if len(destroy.parameters) != 1 or not destroy.parameters[0].ctype.pointer:
+        raise ManifestError(f"{where}.destroy: `{destroy.symbol}` must take the handle alone")
+    freed: dict[str, Meaning] = {destroy.parameters[0].name: Special.HANDLE}
+    made = bound(entry.operator, entry.where, "handle", create, said.bind, library)
+    return made, Function(prototype=destroy, library=library, meanings=freed)
+
 
 MAX_ALIGN: Final = 1 << 16
 
@@ -59,8 +284,8 @@ def check_libraries(library: NativeLibrary) -> None:
         LoadError: one is not; it says what to do.
     """
     for operation in library.operations.values():
-        for function in (operation.vjp, operation.forward, operation.create, operation.destroy):
-            if function is not None and not function.library.is_file():
+        for function in functions(operation):
+            if not function.library.is_file():
                 raise LoadError(
                     f"{operation.where}: there is no library {function.library}; build it, or let "
                     '`[build] cmd = "make"` do it before it is loaded'

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations.bound import Bound, Into
-from gradcheck.implementations.manifest.operation import Role, RoleKind
-from gradcheck.implementations.native.calls import Calls
-from gradcheck.implementations.native.fitting import by_value, roles
+from gradcheck.implementations.manifest.operation import Role, RoleKind, roles
+from gradcheck.implementations.native.calls import Calls, by_value
 from gradcheck.implementations.native.layout import Key
-from gradcheck.implementations.native.memory import Contents, Left, slots, tensor
+from gradcheck.implementations.native.memory import Contents, MemoryAfter, slots, tensor
 from gradcheck.implementations.native.plan import Plan, Setting
 from gradcheck.implementations.returned import broken
-from gradcheck.implementations.source import placed
+from gradcheck.implementations.user_functions import placed
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.spec.operator import CORE
@@ -179,7 +178,7 @@ class NativeCase:
         return {**silent, **self.operation.missing}
 
     def _outputs(
-        self, plan: Plan, found: Left, kind: RoleKind, setting: Setting
+        self, plan: Plan, found: MemoryAfter, kind: RoleKind, setting: Setting
     ) -> tuple[Array | None, ...]:
         dtype = dtype_named(self.operation.dtype)
         return tuple(
@@ -188,7 +187,7 @@ class NativeCase:
         )
 
     def _gradient(
-        self, plan: Plan, found: Left, name: str, primal: Array, factor: float
+        self, plan: Plan, found: MemoryAfter, name: str, primal: Array, factor: float
     ) -> Array | None:
         if name in self.operation.missing or primal.dtype.kind in "iu":
             return None
@@ -250,7 +249,7 @@ def _worse(first: Array, second: Array, right: Array) -> Array:
 
 
 def _in_words(role: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, but a manifest that yields nonsense is the answer, not an exception of ours."""
+    """`ask`, with a `ManifestError` turned into a finding about the role."""
 
     def asked(*args: Any, **attrs: Any) -> Any:
         try:

@@ -1,8 +1,8 @@
-"""What the blocks of a plan hold before a call, and what they are found to hold after it."""
+"""What a plan's memory holds before and after a call, and what unwritten or stale bytes show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError
 from gradcheck.implementations.manifest.operation import Operation, RoleKind
-from gradcheck.implementations.native.element import Element
-from gradcheck.implementations.native.layout import Key, Place, key_of
+from gradcheck.implementations.native.layout import Element, Key, Place, key_of
 from gradcheck.implementations.native.plan import Block, Holds, Plan
-from gradcheck.implementations.processes.script import Access, Buffer, Guard, Outcome, Script
+from gradcheck.implementations.processes.c_worker import Access, Buffer, Guard, Outcome, Script
+from gradcheck.implementations.returned import Broken, broken
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 Bits = NDArray[np.unsignedinteger[Any]]
@@ -45,18 +46,18 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class MemoryAfter:
     """What a script left: the elements of each place that was written, as bits [n].
 
-    `returned` are the numbers that calls returned, by the tensor that they are; `hurt` names the
+    `returned` are the numbers that calls returned, by the tensor that they are; `damaged` names the
     blocks whose padding was written to.
     """
 
     places: Mapping[Slot, Bits]
     returned: Mapping[Key, float]
-    hurt: tuple[str, ...]
+    damaged: tuple[str, ...]
 
-    def same(self, other: Left, keep: Callable[[Slot], bool] = lambda _: True) -> bool:
+    def same(self, other: MemoryAfter, keep: Callable[[Slot], bool] = lambda _: True) -> bool:
         """Whether two runs left the same bits in the places for which `keep` holds."""
         numbers = {k: np.float64(v).tobytes() for k, v in self.returned.items()}
         others = {k: np.float64(v).tobytes() for k, v in other.returned.items()}
@@ -150,9 +151,9 @@ def _counted(count: int) -> str:
     return f"{count} element{'s' * (count != 1)}"
 
 
-def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> Left:
+def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> MemoryAfter:
     """What a plan's script left."""
-    places, hurt = {}, []
+    places, damaged = {}, []
     for name, block in plan.blocks.items():
         if not block.written or block.holds is not Holds.TENSORS:
             continue
@@ -165,13 +166,15 @@ def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> Left:
             for place in block.places:
                 still[place.cells] = not place.made
             if not np.array_equal(fill(block, contents, where)[still], cells[still]):
-                hurt.append(name)
+                damaged.append(name)
     returned = {key_of(role): outcome.returned[call] for call, role in plan.returned}
     numbers = {k: float(v) for k, v in returned.items() if v is not None}
-    return Left(places=places, returned=numbers, hurt=tuple(hurt))
+    return MemoryAfter(places=places, returned=numbers, damaged=tuple(damaged))
 
 
-def tensor(plan: Plan, found: Left, key: Key, shape: tuple[int, ...], dtype: Any) -> Array | None:
+def tensor(
+    plan: Plan, found: MemoryAfter, key: Key, shape: tuple[int, ...], dtype: Any
+) -> Array | None:
     """A tensor that was written, in `dtype`: the sum of its parts, if it lies in several places.
 
     None: nothing of it is written anywhere.
@@ -189,7 +192,7 @@ def tensor(plan: Plan, found: Left, key: Key, shape: tuple[int, ...], dtype: Any
     return np.asarray(whole).astype(dtype)
 
 
-def residual(plan: Plan, found: Left, key: Key) -> Array | None:
+def residual(plan: Plan, found: MemoryAfter, key: Key) -> Array | None:
     """What a forward left under `key`, flat, as the C type holds it; None: it does not write it."""
     for slot, bits in found.places.items():
         block = plan.blocks[slot.block]
@@ -202,3 +205,118 @@ def residual(plan: Plan, found: Left, key: Key) -> Array | None:
 def _decoded(element: Element | None, bits: Bits) -> Array:
     assert element is not None
     return element.decode(np.ascontiguousarray(bits).view(element.storage))
+
+
+Again = Callable[[frozenset[Slot], dict[Key, Array]], MemoryAfter]
+"""Run the plan again: with these slots poisoned, and these tensors preloaded."""
+
+MADE = (RoleKind.GRAD, RoleKind.VALUE)
+
+
+def judged(plan: Plan, role: str) -> Callable[[Slot], bool]:
+    """Which of the places that are written count: of a VJP, not what its forward left."""
+
+    def counts(slot: Slot) -> bool:
+        after = plan.blocks[slot.block].places[slot.place].after
+        return after.kind in MADE if role == "vjp" else after.kind is RoleKind.OUT
+
+    return counts
+
+
+def blame(
+    plan: Plan, slots: Sequence[Slot], clean: MemoryAfter, again: Again, role: str, symbol: str
+) -> Broken:
+    """What is wrong with a call that left `clean` where all was zero, and other bits elsewhere.
+
+    `slots` are the parts of memory that were poisoned; `role` is "vjp" or "forward", `symbol` what
+    messages call the function.
+    """
+    counts = judged(plan, role)
+    if not clean.same(again(frozenset(), {}), counts):
+        return broken(
+            role,
+            f"{symbol} is not deterministic: the same arguments gave other bits. Look for "
+            "a buffer or a random generator that lives from call to call",
+            label="C",
+            says=f"{symbol} gives other bits for the same arguments",
+        )
+    for slot in slots:
+        found = again(frozenset([slot]), {})
+        if not clean.same(found, counts):
+            return _of(plan, slot, clean, found, again, role, symbol)
+    reason = f"{symbol} reads memory that nobody has written to"
+    return broken(role, reason, Verdict.FAIL, label="C", says=reason)
+
+
+def _of(
+    plan: Plan,
+    slot: Slot,
+    clean: MemoryAfter,
+    found: MemoryAfter,
+    again: Again,
+    role: str,
+    symbol: str,
+) -> Broken:
+    block = plan.blocks[slot.block]
+    if slot.place == REST:
+        if block.holds is Holds.ANYTHING:
+            reason = (
+                f"{symbol} depends on what was in scratch `{block.name}` before; initialise it, or "
+                f"declare it `zeros[…]`"
+            )
+            says = f"scratch `{block.name}` is read before it is initialised"
+            return broken(role, reason, Verdict.FAIL, label="A", says=says)
+        reason = f"{symbol} reads outside of its part of `{block.name}`"
+        says = f"an index into `{block.name}` leaves its part"
+        return broken(role, reason, Verdict.FAIL, label="I", says=says)
+    place = block.places[slot.place]
+    what, name = _called(place.after, role)
+    if not judged(plan, role)(slot):
+        reason = f"forward leaves elements of {what} (`{block.name}`) unwritten that {symbol} reads"
+        says = f"elements of {what} are read that nobody has written"
+        return broken(role, reason, Verdict.FAIL, label="A", says=says)
+    missed = _unwritten(clean.places[slot], found.places[slot])
+    alone = found.same(clean, lambda other: other != slot and judged(plan, role)(other))
+    differs = found.places[slot] != clean.places[slot]
+    if alone and np.array_equal(missed, differs):
+        n, total = int(missed.sum()), place.count
+        some = f"{n} of {total} elements of {what} are never written"
+        advice = "" if name == "forward" else "; write zeros there, or declare it `zeroed`"
+        says = f"elements of {what} keep what their buffer held before"
+        return broken(name, some + advice, Verdict.FAIL, label="A", says=says)
+    if _adds(plan, place, clean, again):
+        reason = (
+            f"{symbol} adds to `{block.name}` instead of overwriting it; clear it first, or "
+            "declare that it `accumulates`"
+        )
+        says = f"{what} is added to what its buffer held, which was not cleared"
+    else:
+        reason = f"{symbol} depends on what `{block.name}` held before, which it should overwrite"
+        says = f"{what} depends on what its buffer held before"
+    return broken(name, reason, Verdict.FAIL, label="A", says=says)
+
+
+def _called(key: Key, role: str) -> tuple[str, str]:
+    """What messages call a tensor, and the finding's name."""
+    if key.kind is RoleKind.GRAD:
+        return f"the gradient of {key.name}", key.name
+    if key.kind is RoleKind.SAVED:
+        return f"the residual {key.name}", role
+    return f"output {key.index}", "forward"
+
+
+def _unwritten(clean: Bits, found: Bits) -> NDArray[np.bool_]:
+    """The elements that hold what was there before the call, in both runs."""
+    return np.asarray((clean == 0) & (found == np.iinfo(found.dtype).max))
+
+
+def _adds(plan: Plan, place: Place, clean: MemoryAfter, again: Again) -> bool:
+    """Whether what was there before is added: ones before, one more after."""
+    before = tensor(plan, clean, place.after, place.shape, np.float64)
+    ones = np.ones(place.shape)
+    found = again(frozenset(), {place.before: ones})
+    after = tensor(plan, found, place.after, place.shape, np.float64)
+    assert before is not None
+    assert after is not None
+    # A verdict does not hang on it, only its words: half of what was added is enough.
+    return bool((np.abs(after - before - ones) <= 0.5).all())

@@ -1,8 +1,8 @@
-"""Other processes: code that is not ours runs there, and whatever it does is known here."""
+"""Child processes in which foreign code runs: crashes and hangs become verdicts here."""
 
 from __future__ import annotations
 
 from typing import Final
 
 TIMEOUT: Final = 30.0
-"""Seconds that a call may take, if nobody says otherwise."""
+"""Default limit of a call, in seconds."""

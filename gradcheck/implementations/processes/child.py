@@ -1,28 +1,114 @@
-"""A child process: what is said to it and what it says, with deadlines.
-
-Whatever the child does (dies, hangs, floods, closes descriptors, leaves children of its own), each
-call here returns by its deadline or raises `Ended`.
-"""
+"""A child process: messages with deadlines, its end, and the end of all that it started."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import resource
+import secrets
 import select
 import signal
 import subprocess
+import sys
+import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
-from gradcheck.implementations.processes.ending import Ended, Ending, in_words
+from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError, in_words
 from gradcheck.implementations.processes.frames import Block
-from gradcheck.implementations.processes.kill_tree import Mark, bury, dead
 from gradcheck.results.excerpt import Heard
 from gradcheck.results.verdict import Verdict
+
+RLIMIT_LOCKS: Final = 10
+"""Linux's limit on locks of files: kept for each process, and without effect since 2.4."""
+VARIABLE: Final = "GRADCHECK_CHILD"
+"""The environment variable that stands in for it elsewhere."""
+_ONE_AT_A_TIME: Final = threading.Lock()
+
+
+class Mark:
+    """A mark on a child and all that it starts, even in another process group.
+
+    It is a number that no other child has, set as a limit that limits nothing. A fork and an exec
+    hand it on; a new session and an empty environment leave it. Where that limit cannot be set,
+    it is an environment variable.
+    """
+
+    def __init__(self) -> None:
+        """Draw a number."""
+        self.environment: dict[str, str] = {}
+        self._number = secrets.randbits(62)
+
+    @contextmanager
+    def put(self) -> Iterator[None]:
+        """What is started meanwhile, with `environment` added to its own, has the mark.
+
+        This process has it meanwhile, too, and so what another thread of it starts: that is in our
+        session, and no stray of a child ever is.
+        """
+        with _ONE_AT_A_TIME, ExitStack() as after:
+            try:
+                if sys.platform != "linux":
+                    raise OSError
+                before = resource.getrlimit(RLIMIT_LOCKS)
+                resource.setrlimit(RLIMIT_LOCKS, (self._number, before[1]))
+                after.callback(resource.setrlimit, RLIMIT_LOCKS, before)
+            except (OSError, ValueError):  # elsewhere; or it may not be set so high
+                self.environment = {VARIABLE: str(self._number)}
+            yield
+
+    def strays(self) -> Iterator[int]:
+        """The processes with the mark that have not ended; none where the system does not tell."""
+        entry = "".join(f"{name}={value}\0" for name, value in self.environment.items())
+        sought = (entry or f" {self._number} ").encode()
+        ours = str(os.getsid(0))
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended, or is another user's
+                if sought not in (folder / ("environ" if entry else "limits")).read_bytes():
+                    continue
+                said = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+                state, _, _, session, *_ = said.rpartition(")")[2].split()
+                if state not in "ZX" and session != ours:
+                    yield int(folder.name)
+
+
+def dead(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended; it is not reaped, so that its group keeps its number."""
+    if process.returncode is not None:
+        return True
+    look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    try:
+        return os.waitid(os.P_PID, process.pid, look) is not None
+    except ChildProcessError:  # reaped by somebody else
+        return True
+
+
+def bury(process: subprocess.Popen[bytes], descriptors: dict[str, int], mark: Mark) -> None:
+    """End the group and what has left it, reap the leader, close what is open."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for _ in range(100):  # one that forks meanwhile has the mark, too
+        if not sum(_killed(pid) for pid in mark.strays()):
+            break
+        time.sleep(0.001)
+    for descriptor in descriptors.values():
+        os.close(descriptor)
+    descriptors.clear()
+
+
+def _killed(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
 
 CHUNK: Final = 1 << 16
 """Bytes that are read at once."""
@@ -33,16 +119,16 @@ PIPE: Final = 1 << 20
 STEP: Final = 1 << 24
 """Bytes set aside at first for a long message: its length may be a lie."""
 POLITE: Final = 2.0
-"""Seconds that a child gets to go by itself, and once more after SIGTERM."""
+"""Seconds for a child to end by itself, and again after SIGTERM."""
 AT_ONCE: Final = 512
 """Pieces written in one call; systems allow 1024."""
 BLINK: Final = 0.05
-"""Seconds between looks at a child, where the system cannot say that it died."""
+"""Polling interval in seconds where the system does not signal a child's end."""
 SINGLE: Final = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
-"""Set to 1 in every child: sums in another order are other bits."""
+"""Set to 1 in every child: the order of sums changes their bits."""
 
 Channel = Literal["stdio", "pipes"]
 
@@ -117,7 +203,7 @@ class Child:
         """Seconds until then.
 
         Raises:
-            Ended: there are none.
+            WorkerError: there are none.
         """
         self._refuse_if_over()
         seconds = self._deadline - time.monotonic()
@@ -128,11 +214,11 @@ class Child:
     def send(self, pieces: Iterable[Block], timeout: float) -> None:
         """Write all of `pieces`; what the child says meanwhile is kept for later.
 
-        A child that no longer listens is no error here: it may have answered before it went, and
-        reading says how it ended.
+        A child that no longer reads raises nothing here: it may have answered before it ended, and
+        reading tells how it ended.
 
         Raises:
-            Ended: it did not take them within `timeout` seconds; or it had ended before.
+            WorkerError: it did not take them within `timeout` seconds; or it had ended before.
         """
         self._refuse_if_over()
         deadline = time.monotonic() + timeout
@@ -154,14 +240,14 @@ class Child:
         return None
 
     def close_input(self) -> None:
-        """Say that nothing more will be sent."""
+        """Close the child's input."""
         self._close("out")
 
     def exactly(self, n: int) -> bytearray:
         """The next `n` bytes.
 
         Raises:
-            Ended: the child ended before it had sent them, or the deadline passed.
+            WorkerError: the child ended before it had sent them, or the deadline passed.
         """
         found = bytearray(min(n, max(STEP, len(self._unread))))
         filled = min(n, len(self._unread))
@@ -178,8 +264,8 @@ class Child:
         """The next line, its newline included; of a longer one than `limit` bytes, so many.
 
         Raises:
-            Ended: the child ended before its line did, or the deadline passed; what it had sent
-                is still in `unread`.
+            WorkerError: the child ended before its line did, or the deadline passed; what it had
+                sent is still in `unread`.
         """
         looked, room = 0, bytearray(CHUNK)
         while (end := self._unread.find(b"\n", looked, limit)) < 0 and len(self._unread) < limit:
@@ -192,7 +278,7 @@ class Child:
 
     @property
     def unread(self) -> bytes:
-        """What the child has said and nobody has read."""
+        """Bytes of the child's output that were not read."""
         return bytes(self._unread)
 
     def printed(self) -> str:
@@ -211,7 +297,7 @@ class Child:
         """Its return code, as `subprocess` gives it; what it says meanwhile is in `unread`.
 
         Raises:
-            Ended: it is still there after so many seconds.
+            WorkerError: it is still there after so many seconds.
         """
         self._refuse_if_over()
         deadline = time.monotonic() + seconds
@@ -240,10 +326,10 @@ class Child:
         self._bury()
 
     def crashed(self, reason: str) -> NoReturn:
-        """End a child that cannot be talked to any more.
+        """End a child whose messages make no sense.
 
         Raises:
-            Ended: always, with that reason and what the child printed.
+            WorkerError: always, with that reason and what the child printed.
         """
         self._over(Verdict.CRASH, reason)
 
@@ -294,7 +380,7 @@ class Child:
         return True
 
     def _look(self) -> None:
-        """Take in what the child has said, up to a limit."""
+        """Read the child's output into `_unread`, up to a limit."""
         while len(self._unread) < AHEAD and not self._silent:
             try:
                 got = os.read(self._descriptors["into"], PIPE)
@@ -306,7 +392,7 @@ class Child:
             self._unread += got
 
     def _drain(self) -> None:
-        """Take in what was printed: at most what a pipe holds, so that no flood holds us."""
+        """Read what was printed, at most what a pipe holds, so that a flood cannot stall this."""
         for _ in range(PIPE // CHUNK):
             descriptor = self._descriptors.get("capture")
             if descriptor is None:
@@ -329,7 +415,7 @@ class Child:
         return True
 
     def _fell(self) -> NoReturn:
-        """Nothing more will come: say how it ended."""
+        """Raise how the child ended, after the end of its output."""
         if not self._gone_quietly(POLITE):
             self._over(Verdict.CRASH, "closed its output before it answered")
         self._drain()
@@ -343,7 +429,7 @@ class Child:
         self._over(Verdict.CRASH, reason, code)
 
     def _gone_quietly(self, seconds: float) -> bool:
-        """Whether a child whose channel is closed dies, too."""
+        """Whether a child whose channel is closed ends by itself."""
         deadline = time.monotonic() + seconds
         while not dead(self.process) and time.monotonic() < deadline:
             self._drain()
@@ -357,11 +443,11 @@ class Child:
         printed = self.printed()
         self._bury()
         self._ending = Ending(verdict=verdict, reason=reason, printed=printed, returncode=code)
-        raise Ended(self._ending)
+        raise WorkerError(self._ending)
 
     def _refuse_if_over(self) -> None:
         if self._ending is not None:
-            raise Ended(self._ending)
+            raise WorkerError(self._ending)
 
     def _close(self, name: str) -> None:
         descriptor = self._descriptors.pop(name, None)

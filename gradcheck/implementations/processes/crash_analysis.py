@@ -1,6 +1,6 @@
-"""What a script did when it crashed: run again with margins in place of guard pages.
+"""What a crashed script did: it is run again with margins in place of guard pages.
 
-Only a crash costs anything: some fresh processes of 40 ms each.
+Each run takes a fresh process of 40 ms, and only a crash has one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,21 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
-from gradcheck.implementations.processes.cause import because, explained
-from gradcheck.implementations.processes.ending import Ended, Ending
-from gradcheck.implementations.processes.native import Worker
-from gradcheck.implementations.processes.script import Access, Buffer, Guard, Outcome, Script
-from gradcheck.implementations.processes.worker import Refused
+from gradcheck.implementations.processes.c_worker import (
+    Access,
+    Buffer,
+    Guard,
+    Outcome,
+    Script,
+    Worker,
+)
+from gradcheck.implementations.processes.crash_or_hang import (
+    Ending,
+    WorkerError,
+    because,
+    explained,
+)
+from gradcheck.implementations.processes.worker import RequestError
 
 Factory = Callable[[], AbstractContextManager[Worker]]
 MEMORY: Final = (-signal.SIGSEGV, -signal.SIGBUS)
@@ -30,8 +40,8 @@ MEANS: Final = {
 def diagnose(script: Script, ending: Ending, fresh: Factory) -> str:
     """The reason of a crash, and what is found out by running `script` again.
 
-    `fresh()` gives a new worker as a context manager. What ended otherwise than by a signal is
-    told as it is. What the code said itself, as it aborted, is part of the reason.
+    `fresh()` gives a new worker as a context manager. An end without a signal keeps its reason. The
+    code's own words on aborting are part of the reason.
     """
     code, silent = ending.returncode, because(ending) == ending.reason
     if code not in MEMORY:
@@ -60,10 +70,10 @@ def handled(script: Script, ending: Ending, fresh: Factory, let: Factory) -> Out
     try:
         with let() as worker:
             outcome = worker.run(script)
-    except Ended as end:
+    except WorkerError as end:
         printed = max(ending.printed, end.ending.printed, key=len)
         return replace(ending, printed=printed)
-    except Refused:
+    except RequestError:
         return ending
     loose = _ended(_loosened(script), fresh)  # it dies there as well: not of the script's memory
     return outcome if loose is not None and loose.returncode in MEMORY else ending
@@ -74,11 +84,11 @@ def _touched(script: Script, fresh: Factory) -> str:
     try:
         with fresh() as worker:
             outcome = worker.run(_loosened(script))
-    except Ended as end:
+    except WorkerError as end:
         if end.ending.returncode in MEMORY:
             return WILD
         return f"where it may touch more memory, {end.ending.reason}"
-    except Refused as refusal:
+    except RequestError as refusal:
         return f"where it may touch more memory, {refusal}"
     found = [*_written(script, outcome)] or [*_eliminated(script, fresh)]
     return "it " + " and ".join(found) if found else "not so where it may touch more memory"
@@ -137,8 +147,8 @@ def _ended(script: Script, fresh: Factory) -> Ending | None:
     try:
         with fresh() as worker:
             worker.run(script)
-    except Ended as end:
+    except WorkerError as end:
         return end.ending
-    except Refused:
+    except RequestError:
         pass
     return None

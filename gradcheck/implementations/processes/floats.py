@@ -1,6 +1,6 @@
 """The floating-point environment of this thread: how it rounds, what it flushes, what traps.
 
-What is called may leave another one behind, and whatever runs next in the thread computes by it.
+A call may change it, and later code in the thread then computes differently.
 The standard library alone, and quick to import: the worker process uses it.
 """
 

@@ -1,17 +1,15 @@
-"""The worker process: it lays out memory as it is told, calls C functions on it, and answers.
+"""The worker process: it lays out memory, calls C functions on it, and answers.
 
-It is started by `processes.native`, imports neither NumPy nor anything else that is not needed, and
-trusts nothing that the code called leaves behind: not its descriptors, nor that it is still one
-process. Its answers are frames; before them, marks say how far it is, so that a death has an
-address. Each mark is a byte and the stamp of the request: the code called can write here, too, and
-does not know it.
+Started by `processes.c_worker`. It imports only what it needs, without NumPy, and trusts nothing
+that the called code leaves behind: neither its descriptors, nor its signal handlers, nor that it is
+still one process. Its answers are frames. Before them, marks say how far it is, so that a crash can
+be located. Each mark is a byte and the stamp of the request, which the called code cannot know.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import sys
@@ -19,17 +17,87 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gradcheck.implementations.processes import frames
-from gradcheck.implementations.processes.ending import LOST
 from gradcheck.implementations.processes.floats import Floats
-from gradcheck.implementations.processes.memory import Guarded
-from gradcheck.implementations.processes.signals import Signals
+from gradcheck.implementations.processes.frames import ParentChannel, end_with_parent
+from gradcheck.implementations.processes.guarded_memory import Guarded
+
+FAULTS: Final = (signal.SIGSEGV, signal.SIGBUS)
+"""What an access to a page raises that forbids it."""
+WATCHED: Final = (
+    *FAULTS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
+    signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF,
+)  # fmt: skip
+"""Whose handlers are what they were, after a call."""
+TIMERS: Final = {
+    signal.ITIMER_REAL: "SIGALRM", signal.ITIMER_VIRTUAL: "SIGVTALRM", signal.ITIMER_PROF: "SIGPROF"
+}  # fmt: skip
+SIZE: Final = 256
+"""Bytes: more than a system's `sigset_t` or `struct sigaction`."""
+
+_libc = ctypes.CDLL(None)
+
+
+class Signals:
+    """What signals do here: as it is when this is made, and after each `settled`.
+
+    With `handled`, faults go to handlers, and handlers stay: a runtime may need both.
+    """
+
+    def __init__(self, *, handled: bool = False) -> None:
+        """Look; a handler that is there before anything is loaded is a preloaded runtime's."""
+        self._handled = handled
+        self._mask = ctypes.create_string_buffer(SIZE)
+        self._held = ctypes.create_string_buffer(SIZE)
+        _libc.pthread_sigmask(signal.SIG_BLOCK, None, self._mask)
+        _libc.pthread_sigmask(signal.SIG_BLOCK, None, self._held)
+        for fault in () if handled else FAULTS:
+            if signal.getsignal(fault) is not None:
+                _libc.sigaddset(self._held, fault)
+        self._handlers: dict[int, bytes] = {}
+        self._timers: dict[int, bool] = {}
+        self.settled()
+
+    def settled(self) -> None:
+        """What is so now, stays so: the handlers that a library brings when it is loaded."""
+        self._handlers = {number: _handler(number) for number in WATCHED}
+        self._timers = {timer: _runs(timer) for timer in TIMERS}
+
+    def hold(self) -> None:
+        """From now on a fault ends the process, with or without a handler."""
+        _libc.pthread_sigmask(signal.SIG_SETMASK, self._held, None)
+
+    def restore(self) -> list[str]:
+        """Make everything what it was; what would still have disturbed later calls, in words.
+
+        A signal that the code sent to itself arrives here.
+        """
+        _libc.pthread_sigmask(signal.SIG_SETMASK, self._mask, None)
+        if not self._handled:
+            for number, was in self._handlers.items():
+                if _handler(number) != was:
+                    _libc.sigaction(number, was, None)
+        said = []
+        for timer, name in TIMERS.items():
+            if _runs(timer) and not self._timers[timer]:
+                signal.setitimer(timer, 0)
+                said.append(f"leaves an interval timer running, whose {name} comes later; stop it")
+        return said
+
+
+def _handler(number: int) -> bytes:
+    """What is done on a signal, as the system has it."""
+    found = ctypes.create_string_buffer(SIZE)
+    _libc.sigaction(number, None, found)
+    return found.raw
+
+
+def _runs(timer: int) -> bool:
+    return signal.getitimer(timer)[0] > 0
+
 
 READY, LOADING, CALLING, ANSWERING = b"R", b"L", b"C", b"A"
 """Marks: it has started; it loads the next call's library; it makes that call; a frame follows."""
-HIGH: Final = 100
-"""The worker's own descriptors get numbers from here on: careless code closes small ones."""
 HANDLED: Final = "--handled"
-PR_SET_PDEATHSIG: Final = 1
 IOLBF: Final = 1
 """Of the C library: standard output is written line by line."""
 CTYPES: Final[Mapping[str, Any]] = {
@@ -39,10 +107,8 @@ CTYPES: Final[Mapping[str, Any]] = {
     "float64": ctypes.c_double, "bool": ctypes.c_bool,
 }  # fmt: skip
 
-_libc = ctypes.CDLL(None)
 
-
-class Refused(Exception):  # noqa: N818  a request is
+class RequestError(Exception):
     """A request that cannot be carried out; the worker lives on."""
 
 
@@ -56,7 +122,7 @@ class Machine:
     def __init__(
         self, mark: Callable[[bytes], None], check: Callable[[], None], *, handled: bool = False
     ) -> None:
-        """`mark` is told how far it is; `check` is called after each call of foreign code.
+        """`mark` gets the stage of each call; `check` is called after each call of foreign code.
 
         `handled`: handlers that libraries install may handle the faults of their calls.
         """
@@ -69,7 +135,7 @@ class Machine:
         """Those of `symbols` that the library has.
 
         Raises:
-            Refused: it cannot be loaded.
+            RequestError: it cannot be loaded.
         """
         self._library(library)
         return [symbol for symbol in symbols if self._found(library, symbol) is not None]
@@ -82,7 +148,7 @@ class Machine:
         """Make the calls; what each returned, and a sentence per thing that one must not do.
 
         Raises:
-            Refused: a call cannot be made, or returned a null pointer where it is to be kept.
+            RequestError: a call cannot be made, or returned a null pointer where it is to be kept.
         """
         kept: dict[str, int] = {}
         returned: list[int | float | None] = []
@@ -92,7 +158,7 @@ class Machine:
             self._library(call["library"])
             function = self._found(call["library"], call["symbol"])
             if function is None:
-                raise Refused(f"{call['library']} has no function {call['symbol']!r}")
+                raise RequestError(f"{call['library']} has no function {call['symbol']!r}")
             arguments = [_argument(a, buffers, kept, label) for a in call["arguments"]]
             pointer = call["returns"] == "pointer"
             function.restype = ctypes.c_void_p if pointer else CTYPES.get(call["returns"])
@@ -101,7 +167,7 @@ class Machine:
             breaches += (f"{label} {what}" for what in breach)
             if pointer and call["keep"]:
                 if found is None:
-                    raise Refused(f"{label} returned a null pointer")
+                    raise RequestError(f"{label} returned a null pointer")
                 kept[call["keep"]] = found
             returned.append(None if pointer else found)
         return returned, breaches
@@ -134,7 +200,7 @@ class Machine:
         try:
             self._libraries[path] = ctypes.CDLL(path, os.RTLD_LOCAL | os.RTLD_NOW)
         except OSError as error:
-            raise Refused(str(error)) from None
+            raise RequestError(str(error)) from None
         finally:
             self._floats[path] = Floats()
             self._usual.set()
@@ -163,92 +229,33 @@ def _argument(
             return ctypes.c_void_p(kept[said["kept"]])
         return ctypes.c_void_p(buffers[said["buffer"]].address + said["offset"])
     except KeyError as error:
-        raise Refused(f"{label} takes {error}, which the script does not have") from None
+        raise RequestError(f"{label} takes {error}, which the script does not have") from None
 
 
 def _scalar(name: str, value: int | float, label: str) -> Any:
     ctype = CTYPES.get(name)
     if ctype is None:
-        raise Refused(f"{label}: there is no scalar type {name!r}; known: {', '.join(CTYPES)}")
+        raise RequestError(f"{label}: there is no scalar type {name!r}; known: {', '.join(CTYPES)}")
     if name.startswith(("int", "uint")):
         if value != int(value):
-            raise Refused(f"{label} takes an {name}, and {value} is no whole number")
+            raise RequestError(f"{label} takes an {name}, and {value} is no whole number")
         if ctype(int(value)).value != value:
-            raise Refused(f"{label} takes an {name}, which cannot hold {value}")
+            raise RequestError(f"{label} takes an {name}, which cannot hold {value}")
         value = int(value)
     return ctype(value)
 
 
-class Line:
-    """The descriptors to the parent, and what else the code called must not break.
-
-    `requests` is read from, `answers` written to; standard output and error are the capture.
-    """
-
-    def __init__(self, requests: int, answers: int) -> None:
-        """Move all of them out of the way."""
-        self._process = os.getpid()
-        self._mine = [_moved(fd) for fd in (requests, answers)]
-        self._capture = _copied(2)
-        self._identity = [self._identify(fd) for fd in (*self._mine, self._capture)]
-        self.stamp = b""
-
-    def mark(self, mark: bytes) -> None:
-        """Say how far it is with the request that has this stamp."""
-        self.write(mark + self.stamp)
-
-    def exactly(self, n: int) -> bytearray:
-        """The next bytes of a request; the process ends where there are no more."""
-        found = bytearray(n)
-        with memoryview(found) as whole:
-            filled = 0
-            while filled < n:
-                got = os.readv(self._mine[0], [whole[filled:]])
-                if not got:
-                    os._exit(0)
-                filled += got
-        return found
-
-    def write(self, piece: frames.Block) -> None:
-        """Write all of it."""
-        rest = memoryview(piece).cast("B")
-        while rest.nbytes:
-            rest = rest[os.write(self._mine[1], rest) :]
-
-    def check(self) -> None:
-        """End the process if it is a copy, or if its descriptors are no more what they were."""
-        if os.getpid() != self._process:
-            os._exit(0)
-        try:
-            same = [self._identify(fd) for fd in (*self._mine, self._capture)] == self._identity
-        except OSError:
-            same = False
-        if not same:
-            os._exit(LOST)
-        for descriptor in self._mine:
-            os.set_blocking(descriptor, True)
-
-    def restore(self) -> None:
-        """What is printed goes to the capture, even if the code before has closed it."""
-        for stream in (1, 2):
-            os.dup2(self._capture, stream)
-
-    def _identify(self, descriptor: int) -> tuple[int, int]:
-        found = os.fstat(descriptor)
-        return found.st_dev, found.st_ino
-
-
-def serve(machine: Machine, line: Line) -> None:
+def serve(machine: Machine, channel: ParentChannel) -> None:
     """Answer one request."""
-    request = frames.read(line.exactly)
-    line.stamp = bytes.fromhex(request.header["stamp"])
+    request = frames.read(channel.exactly)
+    channel.stamp = bytes.fromhex(request.header["stamp"])
     mapped: dict[str, Guarded] = {}
     try:
         said, blocks = answer(machine, request.header, request.blocks, mapped)
-        line.restore()
-        line.write(ANSWERING)
-        for piece in frames.pieces(said, [block.view() for block in blocks], line.stamp):
-            line.write(piece)
+        channel.restore()
+        channel.write(ANSWERING)
+        for piece in frames.pieces(said, [block.view() for block in blocks], channel.stamp):
+            channel.write(piece)
     finally:
         for block in mapped.values():
             block.free()
@@ -270,7 +277,7 @@ def answer(
             return {"kind": "symbols", "present": found}, []
         _lay_out(asked["blocks"], contents, mapped)
         returned, breaches = machine.run(mapped, asked["calls"])
-    except (Refused, MemoryError, ValueError, OverflowError) as error:
+    except (RequestError, MemoryError, ValueError, OverflowError) as error:
         return {"kind": "refused", "message": str(error)}, []
     back = [said["name"] for said in asked["blocks"] if said["access"] == "write"]
     said = {
@@ -290,25 +297,11 @@ def _lay_out(
 ) -> None:
     for said, content in zip(table, contents, strict=True):
         if said["name"] in mapped:
-            raise Refused(f"two buffers are called {said['name']!r}")
+            raise RequestError(f"two buffers are called {said['name']!r}")
         block = Guarded(content.nbytes, said["guard"], said["align"], number=len(mapped))
         mapped[said["name"]] = block
         block.fill(content)
         block.protect(said["access"])
-
-
-def _moved(descriptor: int) -> int:
-    high = _copied(descriptor)
-    os.close(descriptor)
-    return high
-
-
-def _copied(descriptor: int) -> int:
-    """A copy with a high number, or, where few are allowed, with any."""
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
-    except OSError:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def main(words: Sequence[str]) -> None:
@@ -316,20 +309,15 @@ def main(words: Sequence[str]) -> None:
 
     `HANDLED` among them: handlers of libraries get the faults of their calls.
     """
-    with contextlib.suppress(AttributeError):  # Linux alone; elsewhere the closed pipe ends it
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, its core is not
+    end_with_parent()
     with contextlib.suppress(ValueError):  # line by line: a crash loses no more than its last
         _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
     os.environ.pop("LD_PRELOAD", None)  # a sanitizer is for us; its own symbolizer would hang
-    line = Line(int(words[-2]), int(words[-1]))
-    machine = Machine(line.mark, line.check, handled=HANDLED in words)
-    line.write(READY)
+    channel = ParentChannel(int(words[-2]), int(words[-1]))
+    machine = Machine(channel.mark, channel.check, handled=HANDLED in words)
+    channel.write(READY)
     while True:
-        serve(machine, line)
+        serve(machine, channel)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,21 @@
-"""Requests and answers as files in a folder: the level `oneshot`, and what `export` writes.
-
-`meta.txt` says what is asked, one fact per line; each array is a file of raw bytes,
-`ROLE.NAME.bin`, little-endian and in C order. What a program has left in its folder is as hostile
-as anything else that it says: links are not followed, and no file is read that has not the size
-that was asked for.
-"""
+"""Requests and answers as files: a folder of raw bytes, or one .npz file."""
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import os
 import stat
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from gradcheck.implementations.protocol.message import (
     GIVES,
@@ -25,12 +26,14 @@ from gradcheck.implementations.protocol.message import (
     Request,
     tame,
 )
+from gradcheck.numerics.dtypes import dtype_named
 
+Array = NDArray[Any]
 META: Final = "meta.txt"
 
 
-class BadFolder(ValueError):  # noqa: N818  a folder is
-    """What a folder holds is no answer; the message names the file and says what is wrong."""
+class FolderError(ValueError):
+    """The folder does not hold an answer; the message names the file and the fault."""
 
 
 def meta(request: Request) -> str:
@@ -56,7 +59,7 @@ def write(folder: Path, request: Request) -> None:
     """Write a request into a folder, which is made if it is missing.
 
     Raises:
-        BadFolder: a file of that name is there already (a request never overwrites).
+        FolderError: a file of that name is there already (a request never overwrites).
         OSError: the folder cannot be written.
     """
     folder.mkdir(exist_ok=True)
@@ -67,14 +70,14 @@ def write(folder: Path, request: Request) -> None:
             with (folder / name).open("xb") as file:
                 file.write(data)
         except FileExistsError:
-            raise BadFolder(f"{folder / name} is there already; give an empty folder") from None
+            raise FolderError(f"{folder / name} is there already; give an empty folder") from None
 
 
 def read(folder: Path, request: Request) -> list[Block]:
     """The arrays wanted that the folder holds; one without a file is left out.
 
     Raises:
-        BadFolder: a file is none (a link, a folder, a pipe), has another size, or is an answer
+        FolderError: a file is none (a link, a folder, a pipe), has another size, or is an answer
             that nobody asked for.
         OSError: the folder cannot be read.
     """
@@ -103,7 +106,7 @@ def _opened(folder: Path) -> Iterator[int]:
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
-        raise BadFolder(f"{folder} cannot be opened as a folder: {error.strerror}") from None
+        raise FolderError(f"{folder} cannot be opened as a folder: {error.strerror}") from None
     try:
         yield descriptor
     finally:
@@ -115,30 +118,140 @@ def _refuse_others(descriptor: int, request: Request) -> None:
     for name in sorted(os.listdir(descriptor)):
         if name.partition(".")[0] == GIVES[request.ask] and name not in known:
             files = ", ".join(sorted(known))
-            raise BadFolder(f"{tame(name)} is not asked for; wanted: {files}")
+            raise FolderError(f"{tame(name)} is not asked for; wanted: {files}")
 
 
 def _content(descriptor: int, form: Form) -> bytes | None:
     """The bytes of one array; None: there is no such file."""
     name = file_of(form)
-    try:  # O_NONBLOCK: a pipe without a writer must not hang us
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
+    try:
+        stream = _plain_file(name, name, dir_fd=descriptor)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise BadFolder(f"{name} is no plain file: {error.strerror}") from None
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(file)
-        raise BadFolder(f"{name} is no plain file")
-    with os.fdopen(file, "rb") as stream:
-        if status.st_size != form.nbytes:
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size != form.nbytes:
             shape = " × ".join(map(str, form.shape)) or "1"
-            raise BadFolder(
-                f"{name} has {status.st_size:,} bytes; {shape} elements of {form.dtype} "
-                f"are {form.nbytes:,}"
+            raise FolderError(
+                f"{name} has {size:,} bytes; {shape} elements of {form.dtype} are {form.nbytes:,}"
             )
         data = stream.read(form.nbytes)
     if len(data) != form.nbytes:
-        raise BadFolder(f"{name} became shorter while it was read")
+        raise FolderError(f"{name} became shorter while it was read")
     return data
+
+
+def _plain_file(path: Path | str, name: str, dir_fd: int | None = None) -> BinaryIO:
+    """A regular file: links are not followed, and a pipe without a writer does not block.
+
+    Raises:
+        FileNotFoundError: there is none.
+        FolderError: it is something else; the message calls it `name`.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FolderError(f"{name} is no plain file: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FolderError(f"{name} is no plain file")
+    return os.fdopen(file, "rb")
+
+
+ROOM: Final = 1 << 16
+"""Bytes that an .npy file may have besides eight times what its array needs."""
+HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def write_npz(path: Path, request: Request) -> None:
+    """Write a request: arrays such as "input.x", and the text "meta.txt".
+
+    NumPy has no bfloat16: such arrays are the uint16 of their bits.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with zipfile.ZipFile(path, "x") as archive:
+        archive.writestr(zipfile.ZipInfo(META), meta(request))
+        for block in request.blocks:
+            stream = io.BytesIO()
+            npy.write_array(stream, _array(block), allow_pickle=False)
+            name = f"{block.form.role}.{block.form.name}.npy"
+            archive.writestr(zipfile.ZipInfo(name), stream.getvalue())
+
+
+def read_npz(path: Path, request: Request) -> dict[str, Array]:
+    """The arrays of an answer ("gradient.x", …) by the names of what was wanted.
+
+    They have the shapes and dtypes that they came with. One that is not there is absent.
+
+    Raises:
+        FolderError: the file is no plain .npz file of arrays of numbers, or holds an array that
+            nobody asked for.
+    """
+    wanted = {f"{form.role}.{form.name}.npy": form for form in request.wanted}
+    try:
+        with _npz_file(path) as file, zipfile.ZipFile(file) as archive:
+            return {
+                wanted[info.filename].name: _read(archive, info, wanted[info.filename])
+                for info in _known(archive, wanted)
+            }
+    except FolderError:
+        raise
+    except Exception as error:  # noqa: BLE001  a broken archive raises anything
+        raise FolderError(f"{path.name} is no .npz file: {tame(str(error))}") from None
+
+
+def _npz_file(path: Path) -> BinaryIO:
+    try:
+        return _plain_file(path, path.name)
+    except FileNotFoundError as error:
+        raise FolderError(f"{path.name} is no plain file: {error.strerror}") from None
+
+
+def _known(archive: zipfile.ZipFile, wanted: Mapping[str, Form]) -> list[zipfile.ZipInfo]:
+    infos = archive.infolist()
+    names = ", ".join(name.removesuffix(".npy") for name in wanted)
+    for info in infos:
+        if info.filename not in wanted:
+            name = tame(info.filename.removesuffix(".npy"))
+            raise FolderError(f'the array "{name}" is not asked for; wanted: {names}')
+    if len({info.filename for info in infos}) != len(infos):
+        raise FolderError("it holds an array twice")
+    return infos
+
+
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, form: Form) -> Array:
+    name = info.filename.removesuffix(".npy")
+    if info.file_size > 8 * form.nbytes + ROOM:
+        raise FolderError(
+            f"{name} has {info.file_size:,} bytes, {form.nbytes:,} are wanted: too many to read"
+        )
+    stream = io.BytesIO(archive.read(info))
+    version = npy.read_magic(stream)
+    if version not in HEADERS:
+        raise FolderError(f"{name} is an .npy file of version {version}; save it with np.savez")
+    shape, fortran, dtype = HEADERS[version](stream)
+    if dtype.hasobject:
+        raise FolderError(f"{name} holds Python objects, which are not read; save numbers")
+    data = stream.read()
+    if math.prod(shape) * dtype.itemsize != len(data) or min(shape, default=0) < 0:
+        raise FolderError(f"{name} has {len(data)} bytes for {dtype} of shape {shape}")
+    array = np.frombuffer(data, dtype) if data else np.empty(math.prod(shape), dtype)
+    array = array.reshape(shape, order="F" if fortran else "C")
+    return _as_bfloat16(array) if form.dtype == "bfloat16" else array
+
+
+def _as_bfloat16(array: Array) -> Array:
+    """Bits of bfloat16, which files hold as uint16 (or as NumPy's void of two bytes)."""
+    bits = array.dtype in (np.dtype(np.uint16), np.dtype("V2"))
+    return array.view(dtype_named("bfloat16")) if bits else array
+
+
+def _array(block: Block) -> Array:
+    dtype = {"bfloat16": "uint16"}.get(block.form.dtype, block.form.dtype)
+    data = block.data
+    flat = np.frombuffer(data, dtype) if memoryview(data).nbytes else np.empty(0, dtype)
+    return flat.reshape(block.form.shape)

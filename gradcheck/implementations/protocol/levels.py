@@ -1,6 +1,6 @@
-"""How messages travel over a pipe: as binary frames, or as lines of JSON.
+"""The two encodings of messages over a pipe: binary frames, and lines of JSON.
 
-What a program prints between its answers is set aside, bounded, to be shown to the user.
+Anything else that a program prints there is kept, up to a limit, and shown to the user.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Channel(Protocol):
 
 
 class Strays:
-    """What came on standard output and is part of no answer."""
+    """Standard output that is not part of an answer."""
 
     def __init__(self) -> None:
         """Nothing came yet."""
@@ -102,7 +102,7 @@ class Frames:
         """Write a message.
 
         Raises:
-            Ended: the process ended, or did not read in time.
+            WorkerError: the process ended, or did not read in time.
         """
         self._channel.send(_gathered(frames.pieces(header, blocks)), timeout)
 
@@ -111,7 +111,7 @@ class Frames:
 
         Raises:
             Violation: what came is no frame, or far larger than `expected`.
-            Ended: the process ended, or is late.
+            WorkerError: the process ended, or is late.
         """
         self._find_magic()
         self._strays.answered()
@@ -128,7 +128,7 @@ class Frames:
 
         try:
             frame = frames.read(exactly)
-        except frames.BadFrame as error:
+        except frames.FrameError as error:
             raise Violation(shown(str(error), bare=True), derailed=True) from None
         return frame.header, frame.blocks
 
@@ -167,7 +167,7 @@ class Lines:
         """Write a message.
 
         Raises:
-            Ended: the process ended, or did not read in time.
+            WorkerError: the process ended, or did not read in time.
         """
         entries = header.get("blocks", [])
         table = [{**e, "b64": data} for e, data in zip(entries, blocks, strict=True)]
@@ -179,7 +179,7 @@ class Lines:
 
         Raises:
             Violation: a line begins with { and is no message, or is far larger than `expected`.
-            Ended: the process ended, or is late.
+            WorkerError: the process ended, or is late.
         """
         most = 2 * expected + header
         while not (line := self._channel.line(most)).startswith(b"{"):
@@ -249,7 +249,7 @@ class Recorded:
         return found
 
     def rest(self) -> bytes:
-        """What nobody has read."""
+        """The bytes that were not read."""
         return self._stream.read()
 
 

@@ -1,19 +1,21 @@
-"""A conversation with one program: begun when it is needed, and begun again after it ended."""
+"""Conversations with a program: one process for all requests, or one per request (`oneshot`)."""
 
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.manifest.operation import Program
-from gradcheck.implementations.processes.cause import said_in
 from gradcheck.implementations.processes.child import Child
-from gradcheck.implementations.processes.ending import Ended, Ending
+from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError, in_words, said_in
 from gradcheck.implementations.processes.frames import MAGIC
+from gradcheck.implementations.protocol import folder
 from gradcheck.implementations.protocol.levels import LEVELS, STRAY_MAX, Level, Received, Strays
 from gradcheck.implementations.protocol.message import (
     NAME,
@@ -36,7 +38,8 @@ from gradcheck.implementations.protocol.message import (
     shown,
     tame,
 )
-from gradcheck.results.excerpt import shortened
+from gradcheck.results.excerpt import Heard, shortened
+from gradcheck.results.verdict import Verdict
 
 T = TypeVar("T")
 STRAYED: Final = "your program printed to stdout: "
@@ -77,8 +80,8 @@ class Session:
         if self._hello is None:
             try:
                 self._begin()
-            except (Ended, Violation, Failed) as error:
-                ended = error.ending.printed if isinstance(error, Ended) else ""
+            except (WorkerError, Violation, Failed) as error:
+                ended = error.ending.printed if isinstance(error, WorkerError) else ""
                 printed = "" if ended.startswith(STRAYED) else tail(ended + self.printed())
                 raise LoadError(
                     f"{self._who}, asked what it offers: {error}{printed}{self._other_level}"
@@ -93,7 +96,7 @@ class Session:
             Unsupported: the program says that it lacks this.
             Failed: the program answered with an error.
             Violation: the answer breaks the protocol.
-            Ended: the program ended, or is late.
+            WorkerError: the program ended, or is late.
             LoadError: it does not start.
         """
         seq = secrets.randbelow(SEQ)
@@ -112,7 +115,7 @@ class Session:
         """Ask for a sign of life.
 
         Raises:
-            Violation, Failed, Ended, LoadError: as for `run`.
+            Violation, Failed, WorkerError, LoadError: as for `run`.
         """
         self._told("ping", Pong)
 
@@ -120,7 +123,7 @@ class Session:
         """Tell the program to forget every cache.
 
         Raises:
-            Violation, Failed, Ended, LoadError: as for `run`.
+            Violation, Failed, WorkerError, LoadError: as for `run`.
         """
         self._told("reset", Done)
 
@@ -128,7 +131,7 @@ class Session:
         """Send a message and receive the next one, from a program that is started if need be.
 
         Raises:
-            Violation, Ended, LoadError: as for `run`.
+            Violation, WorkerError, LoadError: as for `run`.
         """
         child = self._ready()
 
@@ -143,7 +146,7 @@ class Session:
         """Write the bytes of several messages at once, and receive an answer to each.
 
         Raises:
-            Violation, Ended, LoadError: as for `run`.
+            Violation, WorkerError, LoadError: as for `run`.
         """
         child = self._ready()
 
@@ -161,7 +164,7 @@ class Session:
             Its return code, as `subprocess` has it, and what it said before it went.
 
         Raises:
-            Ended: it does not end in time.
+            WorkerError: it does not end in time.
             LoadError: it does not start.
         """
         child, self._child = self._ready(), None
@@ -193,7 +196,7 @@ class Session:
             return
         try:
             self._level.send({"kind": "bye"}, (), 1.0)
-        except Ended:
+        except WorkerError:
             pass  # it is gone already
         finally:
             self._keep(child.printed())
@@ -211,7 +214,7 @@ class Session:
         return self._child or self._begin()
 
     def _begin(self) -> Child:
-        """Start the program and hear what it offers."""
+        """Start the program and read what it offers."""
         program = self.program
         try:
             child = Child(program.command, env=program.environment, cwd=program.path.parent)
@@ -266,12 +269,12 @@ class Session:
         """What `call` returns; a program that is lost while it runs is ended."""
         try:
             return call()
-        except Ended as error:
+        except WorkerError as error:
             if self._child is not None and self.program.level == "jsonl":
                 with suppress(Violation):  # a flood: the end says more
                     self._strays.add(self._child.unread[:STRAY_MAX])  # a line that was not ended
             self._kill()
-            raise Ended(self._with_strays(error.ending)) from None
+            raise WorkerError(self._with_strays(error.ending)) from None
         except Violation as error:
             if error.derailed:
                 self._kill()
@@ -312,7 +315,7 @@ class Session:
 
 
 def _check_drawn(got: Any, sent: int) -> None:
-    """Refuse the answer to another request, in words that are the same in every run.
+    """Refuse the answer to another request; the message does not depend on the random seq.
 
     Raises:
         Violation: it is one.
@@ -326,6 +329,92 @@ def _check_drawn(got: Any, sent: int) -> None:
 
 
 def tail(printed: str) -> str:
-    """What a program said of its end, or its last line, to be appended to a message."""
+    """The program's last words on its end, to be appended to a message."""
     last = tame(said_in(printed) or printed.strip()[-SHOWN:].rpartition("\n")[2])
     return f"; it printed: {last}" if last else ""
+
+
+LACKS: Final = 3
+"""The exit status that means "unsupported"."""
+
+
+class Oneshot:
+    """A program of level `oneshot`, with the methods of a `Session` that it supports."""
+
+    def __init__(self, program: Program) -> None:
+        """Nothing is started yet."""
+        self.program = program
+        self._said = ""
+
+    def run(self, request: Request) -> dict[str, Block]:
+        """The blocks that answer a request, by name; one that was left out is absent.
+
+        Raises:
+            Unsupported: the program exits with 3.
+            Failed: it exits with another status than 0.
+            Violation: what it wrote breaks the protocol.
+            WorkerError: it was killed by a signal, or is late.
+            LoadError: it does not start.
+        """
+        with tempfile.TemporaryDirectory(prefix="gradcheck-") as name:
+            place = Path(name)
+            folder.write(place, request)
+            self._started(place)
+            try:
+                return fitting(request, folder.read(place, request))
+            except folder.FolderError as error:
+                raise Violation(shown(str(error), bare=True)) from None
+
+    def printed(self) -> str:
+        """What it has printed since this was last asked."""
+        said, self._said = self._said, ""
+        return said
+
+    def close(self) -> None:
+        """Nothing is open between two requests."""
+
+    def status(self, *arguments: str) -> int:
+        """Start the program with `arguments`, and wait: its return code, as `subprocess` has it.
+
+        Raises:
+            WorkerError: it is late.
+            LoadError: it does not start.
+        """
+        program = self.program
+        command = [*program.command, *arguments]
+        try:
+            child = Child(command, env=program.environment, cwd=program.path.parent)
+        except OSError as error:
+            raise LoadError(f"{program.name} does not start: {error.strerror or error}") from error
+        try:
+            child.close_input()
+            code = child.wait(program.timeout)
+            self._said = _strays(child) + child.printed()
+        except WorkerError as error:
+            printed = _strays(child) + error.ending.printed
+            raise WorkerError(replace(error.ending, printed=printed)) from None
+        finally:
+            child.kill()
+        return code
+
+    def _started(self, place: Path) -> None:
+        """Start the program on a folder, and wait until it has exited with 0."""
+        code = self.status(str(place))
+        if code < 0:
+            reason, printed = in_words(code), self.printed()
+            raise WorkerError(Ending(verdict=Verdict.CRASH, reason=reason, printed=printed))
+        last = tame(self._said.strip()[-SHOWN:].rpartition("\n")[2])
+        if code == LACKS:
+            raise Unsupported(last or f"{self.program.name} says that it lacks this")
+        if code:
+            last = tame(said_in(self._said)) or last
+            said = f"it exited with status {code}" + (f": {last}" if last else "")
+            raise Failed(Failure(seq=None, message=said))
+
+
+def _strays(child: Child) -> str:
+    """What came on standard output, where nothing is expected."""
+    heard = Heard()
+    heard.add(child.unread)
+    text = heard.take().rstrip()
+    return f"{STRAYED}{text}\n" if text else ""

@@ -1,1 +1,1 @@
-"""What a backward owes beyond its numbers: one short module per property."""
+"""Properties of a backward beyond its numbers: one module per kind, listed in `battery`."""

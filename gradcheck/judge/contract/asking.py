@@ -1,4 +1,4 @@
-"""Asking an implementation of one case: each call on copies, and the form of what comes back."""
+"""Calls of one implementation of one case on copies, and the form of its answers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,53 @@ from numpy.typing import NDArray
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations import returned
 from gradcheck.implementations.bound import Binding, Bound, Into
+from gradcheck.implementations.checked_call import CheckedCall, attempt, bare, bound_by, guarded
 from gradcheck.implementations.framed_memory import Framed, framed
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import rules_of
-from gradcheck.judge.contract import purity
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.judge.probe import attempt, bound_by, steady
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
+
+
+def difference(
+    got: Mapping[str, Array], want: Mapping[str, Array], allowed: Mapping[str, Array]
+) -> str:
+    """The element that is furthest outside of what is allowed, in words; "" if none is."""
+    for name in got:
+        a, b = (np.asarray(g[name], dtype=np.float64) for g in (got, want))
+        with np.errstate(all="ignore"):
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            error = np.where(same, 0.0, np.abs(a - b))
+            ok = error <= allowed[name]  # never `error > allowed`: a NaN would pass
+            if ok.all():
+                continue
+            excess = np.where(ok, -1.0, np.nan_to_num(error / allowed[name], nan=np.inf))
+        worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        where = place(tuple(int(i) for i in worst))
+        return f"d{name}{where} is {in_digits(a[worst], b[worst])}"
+    return ""
+
+
+def in_digits(got: float, want: float) -> str:
+    """What is, and what it is not, in as many digits as tell them apart."""
+    digits = next((d for d in range(6, 17) if f"{got:.{d}g}" != f"{want:.{d}g}"), 17)
+    return f"{got:.{digits}g}, not {want:.{digits}g}"
+
+
+def place(index: tuple[int, ...]) -> str:
+    """An index in brackets; empty for a scalar."""
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
+def finite(gradient: Array) -> NDArray[np.float64]:
+    """Magnitudes in float64; 0 for what is not finite."""
+    size = np.abs(np.asarray(gradient, dtype=np.float64))
+    return np.where(np.isfinite(size), size, 0.0)
+
+
 Cotangent = tuple[Array, ...]
 Gradients = dict[str, Array]
 """Per floating primal, an array of its shape."""
@@ -88,7 +125,7 @@ class Asking:
         if bound is None:
             raise Unfit(f"{binding.name} says nothing about {self.case.spec.name}")
         self.bound: Bound = bound
-        self._vjp = steady("vjp", bound.vjp)
+        self._vjp = CheckedCall("vjp", bound.vjp)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────
 
@@ -117,8 +154,8 @@ class Asking:
         """
         values = self.primals if primals is None else primals
         if not ready:
-            ct, values = purity.guarded(ct), purity.guarded(values)
-        out = self._call(lambda: self._vjp(bare(ct), *values, **self.bound.attrs), when)
+            ct, values = guarded(ct), guarded(values)
+        out = self._call(lambda: self._vjp.on(ct, values, self.bound.attrs), when)
         return self._formed(out, when, [True] * len(self.primals))
 
     def raw_if_any(self, ct: Cotangent) -> Gradients:
@@ -147,8 +184,8 @@ class Asking:
         Raises:
             Broken: the call failed.
         """
-        ct, values = purity.guarded(self.cts[0]), purity.guarded(self.primals)
-        out = self._call(lambda: self._vjp(bare(ct), *values, **self.bound.attrs), "")
+        ct, values = guarded(self.cts[0]), guarded(self.primals)
+        out = self._call(lambda: self._vjp.on(ct, values, self.bound.attrs), "")
         parts = returned.gradients(out, self.truth.names)
         pairs = zip(self.truth.names, parts, strict=True)
         return frozenset(name for name, part in pairs if part is None) & {*self.names}
@@ -163,13 +200,13 @@ class Asking:
         asked = self.bound.asked
         if asked is None:
             raise Unasked("vjp does not take `needs`")
-        given, values = purity.guarded(ct), purity.guarded(self.primals)
+        given, values = guarded(ct), guarded(self.primals)
         out = self._call(lambda: asked(needs, bare(given), *values, **self.bound.attrs), when)
         return self._formed(out, when, needs)
 
     @property
     def into(self) -> Into:
-        """The VJP that writes into memory of ours.
+        """The VJP that writes into memory of the caller's.
 
         Raises:
             Unasked: there is none.
@@ -188,7 +225,7 @@ class Asking:
             Broken: it raised.
         """
         into, outs = self.into, self.outs(held or {})
-        given, values = purity.guarded(ct), purity.guarded(self.primals)
+        given, values = guarded(ct), guarded(self.primals)
         self._fill(into, {n: o.array for n, o in outs.items()}, given, values, when)
         return outs
 
@@ -246,11 +283,6 @@ class Asking:
         except Broken as error:
             raise _placed(error, when) from error
         return gradients
-
-
-def bare(ct: Cotangent) -> Any:
-    """A cotangent as a VJP takes it: bare for one output."""
-    return ct[0] if len(ct) == 1 else ct
 
 
 def typed(values: Sequence[Array], dtype: np.dtype[Any]) -> Cotangent:

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import UsageError
 from gradcheck.explain.shrink import Shrunk
-from gradcheck.implementations.manifest.operation import Operation, RoleKind
-from gradcheck.implementations.native.call import plan_forward
+from gradcheck.implementations.manifest.operation import Operation, RoleKind, functions
 from gradcheck.implementations.native.case import NativeCase
-from gradcheck.implementations.native.fitting import functions
 from gradcheck.implementations.native.layout import Key
 from gradcheck.implementations.native.library import Native
 from gradcheck.implementations.native.memory import Contents, slots
-from gradcheck.implementations.native.plan import Setting
+from gradcheck.implementations.native.plan import Setting, plan_forward
 from gradcheck.report.scripts import c_pieces
 from gradcheck.report.scripts.c_calls import Statements
 from gradcheck.report.scripts.c_pieces import array, declaration, number, sizes, string

@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.implementations.manifest.operation import CType, Function, Operation, RoleKind
-from gradcheck.implementations.native.call import HANDLE
-from gradcheck.implementations.native.element import Element
-from gradcheck.implementations.native.fitting import functions
-from gradcheck.implementations.native.layout import Key, Place
+from gradcheck.implementations.manifest.operation import (
+    CType,
+    Function,
+    Operation,
+    RoleKind,
+    functions,
+)
+from gradcheck.implementations.native.layout import Element, Key, Place
 from gradcheck.implementations.native.memory import Contents, fill
-from gradcheck.implementations.native.plan import Block, Holds, Plan
-from gradcheck.implementations.processes.script import Argument, Call, Kept, Pointer, Scalar
+from gradcheck.implementations.native.plan import HANDLE, Block, Holds, Plan
+from gradcheck.implementations.processes.c_worker import Argument, Call, Kept, Pointer, Scalar
 from gradcheck.report.scripts.c_pieces import array, named, number, sizes, string
 from gradcheck.report.scripts.pieces import comment
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from gradcheck.system.expression import Evaluate, compiled, parsed
 
 LONGEST: Final = 500
 """Characters of a condition."""
@@ -128,31 +129,19 @@ def holds(text: str, where: Circumstances) -> bool:
     """Whether a condition that `check` accepts holds; an empty one always does."""
     if not text:
         return True
-    from simpleeval import SimpleEval  # deferred: most entries have no condition
-
-    evaluator = SimpleEval(
-        functions={},
-        names={
-            "device": where.device,
-            "dtype": where.dtype,
-            "implementation": where.implementation,
-            "version": Version(where.version),
-        },
-    )
-    evaluator.nodes |= {
-        ast.List: lambda node: [evaluator.eval("", e) for e in node.elts],
-        ast.Tuple: lambda node: tuple(evaluator.eval("", e) for e in node.elts),
+    names = {
+        "device": where.device,
+        "dtype": where.dtype,
+        "implementation": where.implementation,
+        "version": Version(where.version),
     }
-    return bool(evaluator.eval(text, _tree(text)))
+    return bool(_compiled(text)(names))
 
 
 @lru_cache(maxsize=1024)
+def _compiled(text: str) -> Evaluate:
+    return compiled(_tree(text))
+
+
 def _tree(text: str) -> ast.expr:
-    if len(text) > LONGEST:
-        raise ValueError(f"it is {len(text):,} characters long; {LONGEST} are enough")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python warns of is a mistake here
-            return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, SyntaxWarning, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"it cannot be read: {getattr(error, 'msg', None) or error}") from None
+    return parsed(text, LONGEST)

@@ -20,7 +20,7 @@ from typing import Any, Final, TypedDict
 
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.child import Child
-from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.crash_or_hang import WorkerError
 from gradcheck.results.ci_safe import inert
 from gradcheck.system.user_modules import path_without
 
@@ -116,7 +116,7 @@ def _judged(pool: ProcessPool, order: Order, unit: bytes) -> Answer:
     child = pool.take(order)
     try:
         frame = _asked(child, {"kind": "judge"}, unit, float("inf"))
-    except Ended as end:
+    except WorkerError as end:
         pool.discard(child)
         return end.ending.reason
     pool.give_back(child)
@@ -213,7 +213,7 @@ class ProcessPool:
                 frame = _asked(
                     child, {"kind": "begin", **order["begin"]}, order["load"], LOAD_SECONDS
                 )
-            except Ended as end:
+            except WorkerError as end:
                 self.discard(child)
                 how = f"{end.ending.reason} while it loaded the run"
                 continue
@@ -258,15 +258,15 @@ def _asked(child: Child, header: Mapping[str, Any], block: bytes, seconds: float
     """The answer of a process.
 
     Raises:
-        Ended: it ended instead.
+        WorkerError: it ended instead.
     """
     try:
         child.send(frames.pieces(header, [block]), LOAD_SECONDS)
         child.deadline(seconds)
         return frames.read(child.exactly)
-    except frames.BadFrame:
+    except frames.FrameError:
         child.crashed("the code wrote into the channel of its own process")
-    except Ended as end:
+    except WorkerError as end:
         _log(end.ending.printed)
         raise
 

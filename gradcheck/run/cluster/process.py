@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from gradcheck.errors import GradcheckError
 from gradcheck.implementations.processes import frames
-from gradcheck.implementations.processes.worker import Line
+from gradcheck.implementations.processes.frames import ParentChannel
 from gradcheck.system.user_modules import look_here
 
 FIRST_TASK_SECONDS: Final = 60.0
@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> None:
     """Serve the worker at the descriptors that `words` end with."""
     requests, answers = int(words[-2]), int(words[-1])
     mine = os.dup(requests)
-    line = Line(requests, answers)
+    line = ParentChannel(requests, answers)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client handles Ctrl-C
     signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_watch, args=(mine,), daemon=True).start()
@@ -59,7 +59,7 @@ def main(words: Sequence[str]) -> None:
             _serve(line)
 
 
-def _serve(line: Line) -> None:
+def _serve(line: ParentChannel) -> None:
     """Answer one request; the process ends when the channel is closed."""
     request = frames.read(line.exactly)
     _Task.running = True

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
-from gradcheck.implementations.processes.ending import in_words
+from gradcheck.implementations.processes.crash_or_hang import in_words
 from gradcheck.run.workers import WorkersLostError
 from gradcheck.run.workers.fork_server import (
     ForkServer,

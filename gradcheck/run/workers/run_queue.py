@@ -13,7 +13,7 @@ from itertools import islice, takewhile
 from queue import SimpleQueue
 from typing import Final
 
-from gradcheck.implementations.processes.budget import LIMITS
+from gradcheck.implementations.processes.crash_or_hang import LIMITS
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict

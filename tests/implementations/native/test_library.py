@@ -1,8 +1,12 @@
 """What a manifest claims and does not claim; what a Bound of a C library offers besides its VJP."""
 
+import json
+
 import numpy as np
 import pytest
+from gradcheck_cases import SUITE
 
+from gradcheck.cli.main import main
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.judge.asked_contract import judge_contract
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
@@ -201,7 +205,7 @@ def test_a_run_ends_the_process(native, entry, suite, monkeypatch):
         contract=False,
     )
     found = execute(plan)
-    assert {r.verdict for r in found.results} == {Verdict.PASS}
+    assert {r.finding.verdict for r in found.results} == {Verdict.PASS}
     assert one._worker is None
 
 
@@ -378,3 +382,131 @@ def test_other_sizes_of_a_c_function(native, entry, case, symbol, breaks):
     found = judge_contract(CaseTruth(case("tanh", "")), one, "float64")
     bad = [f.name for f in found if f.verdict.checked and f.verdict is not Verdict.PASS]
     assert bad == ["sizes"] * breaks
+
+
+TANH = "double *dx, const double *dy, const double *y, int n"
+
+
+@pytest.fixture
+def manifest(kernels, tmp_path):
+    """`manifest(*ops)`: the path of one, for `--impl`."""
+
+    def written(*ops):
+        path = tmp_path / "gradcheck.toml"
+        head = f'schema = 1\n[impl]\nname = "kernels"\n[c]\nlibrary = "{kernels}"\ntimeout = 300\n'
+        path.write_text(head + "".join(ops))
+        return str(path)
+
+    return written
+
+
+@pytest.fixture
+def results(tmp_path, capsys):
+    """`results(*words)`: the exit code, and of every result its name, output, verdict, reason."""
+
+    def found(*words):
+        report = tmp_path / "run.json"
+        code = main(["run", "--dtype", "float64", "--no-contract", "-o", str(report), *words])
+        text = capsys.readouterr()
+        told = json.loads(report.read_text())["results"] if code in (0, 1) else text.err
+        report.unlink(missing_ok=True)
+        if isinstance(told, str):
+            return code, told
+        return code, [(r["name"], r["output"], r["verdict"], r["reason"]) for r in told]
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("symbol", "code", "verdicts"),
+    [
+        ("mul", 0, {"pass"}),
+        ("mul_swapped", 1, {"fail"}),
+        ("mul_unwritten", 1, {"fail"}),
+        ("mul_past", 1, {"crash"}),
+    ],
+)
+def test_exit_codes(manifest, results, entry, symbol, code, verdicts):
+    path = manifest(entry(symbol))
+    got, told = results(
+        "--impl", path, "--op", "mul", "--dialect", "same-shape", "--sample", "cube"
+    )
+    assert got == code
+    assert {verdict for _, _, verdict, _ in told} == verdicts
+
+
+def test_nonsense_ends_a_run_before_it_begins(manifest, results, entry):
+    path = manifest(entry("mul", n="size(x) / 7"))
+    code, said = results("--impl", path, "--op", "mul")
+    assert code == 2
+    assert "expression `size(x) / 7` of parameter `n` yields" in said
+
+
+def test_several_processes_say_the_same(manifest, results, entry):
+    tanh = entry("from_output", TANH, op="tanh", dy="cotangent", y="out")
+    path = manifest(entry("mul_past"), tanh)
+    words = ("--impl", path, "--op", "mul", "--op", "tanh")
+    (code, alone), (again, shared) = results(*words), results(*words, "-j", "2")
+    assert code == again == 1
+    assert [r[:3] for r in alone] == [r[:3] for r in shared]
+    assert {r[2] for r in alone} == {"crash", "pass", "unbound"}
+
+
+SIZES = "double *dx, const double *dy, const double *y, int rows, int cols"
+RIGHT_SIZES = {"rows": "rows(x)", "cols": "dim(x, -1)"}
+SWAPPED = {"rows": "dim(x, -1)", "cols": "rows(x)"}
+
+
+@pytest.fixture
+def softmax(native, entry):
+    """`softmax(symbol, rows=, cols=)`: what is said of the manifest that binds it so."""
+
+    def said(symbol, c="", samples=(), **bind):
+        roles = {"dx": "grad:x", "dy": "cotangent", "y": "out"}
+        text = entry(symbol, SIZES, op="softmax", **roles, **bind)
+        cases = SUITE.cases(["softmax"], [], list(samples))
+        made = native(text, c)
+        assert made.smoke(cases, ["float64"]) == []
+        return made.exchanged(cases, ["float64", "float32"])
+
+    return said
+
+
+def test_exchanged_sizes_are_named_with_what_to_write(softmax):
+    (said,) = softmax("softmax_rows", **SWAPPED)
+    assert said.startswith("gradcheck.toml, op 1 (softmax): bind: `rows` and `cols` are exchanged")
+    assert said.endswith('with rows = "rows(x)" and cols = "dim(x, -1)" they are right')
+    assert "softmax/default/typical" in said
+
+
+def test_a_right_manifest_is_left_alone(softmax):
+    assert softmax("softmax_rows", **RIGHT_SIZES) == []
+
+
+@pytest.mark.parametrize("bind", [RIGHT_SIZES, SWAPPED])
+def test_code_that_is_wrong_either_way_is_left_to_the_judge(softmax, bind):
+    assert softmax("softmax_wrong", **bind) == []
+
+
+def test_sizes_that_are_given_alike_are_not_exchanged(softmax):
+    assert softmax("softmax_wrong", rows="rows(x)", cols="rows(x)") == []
+
+
+def test_where_rows_and_columns_are_as_many_nothing_can_be_told(softmax):
+    assert softmax("softmax_rows", samples=["square"], **SWAPPED) == []
+
+
+def test_code_that_hangs_is_asked_once(softmax):
+    assert softmax("softmax_hangs", "timeout = 0.5", **SWAPPED) == []
+
+
+def test_a_run_ends_before_it_begins(kernels, entry, tmp_path, capsys):
+    roles = {"dx": "grad:x", "dy": "cotangent", "y": "out"}
+    path = tmp_path / "gradcheck.toml"
+    head = f'schema = 1\n[impl]\nname = "kernels"\n[c]\nlibrary = "{kernels}"\n'
+    path.write_text(head + entry("softmax_rows", SIZES, op="softmax", **roles, **SWAPPED))
+    assert main(["run", "--impl", str(path), "--op", "softmax", "--dtype", "float64"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert "are exchanged, it seems" in line

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.implementations.processes.child import Child
-from gradcheck.implementations.processes.ending import Ended
-from gradcheck.implementations.processes.kill_tree import RLIMIT_LOCKS
+from gradcheck.implementations.processes.child import RLIMIT_LOCKS, Child
+from gradcheck.implementations.processes.crash_or_hang import WorkerError
 from gradcheck.results.excerpt import FIRST, LAST, Excerpt
 from gradcheck.results.verdict import Verdict
 
@@ -36,7 +35,7 @@ def child():
 
 
 def ended(call):
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(WorkerError) as caught:
         call()
     return caught.value.ending
 
@@ -302,7 +301,7 @@ def test_what_leaves_the_group_goes_with_its_parent(child, begins, channel, stay
 
 def test_where_there_is_no_such_limit_the_environment_tells(child, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("gradcheck.implementations.processes.kill_tree.sys.platform", "other")
+        patch.setattr("gradcheck.implementations.processes.child.sys.platform", "other")
         one = child(DAEMON.format(begins=BEGINS["keeps its environment"], stays=True))
     daemon = int(heard(one))
     one.kill()

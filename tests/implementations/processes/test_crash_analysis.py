@@ -1,9 +1,16 @@
 import pytest
 
+from gradcheck.implementations.processes.c_worker import (
+    Access,
+    Buffer,
+    Call,
+    Pointer,
+    Scalar,
+    Script,
+    Worker,
+)
 from gradcheck.implementations.processes.crash_analysis import WILD, diagnose
-from gradcheck.implementations.processes.ending import Ended
-from gradcheck.implementations.processes.native import Worker
-from gradcheck.implementations.processes.script import Access, Buffer, Call, Pointer, Scalar, Script
+from gradcheck.implementations.processes.crash_or_hang import WorkerError
 
 LONG = 300.0
 
@@ -39,7 +46,7 @@ def crash(library):
                 ),
             ),
         )
-        with pytest.raises(Ended) as caught, fresh() as worker:
+        with pytest.raises(WorkerError) as caught, fresh() as worker:
             worker.run(script)
         return script, caught.value.ending
 
@@ -103,7 +110,7 @@ def test_a_read_outside_is_put_on_its_side(crash, compiled, guard, symbol, words
     script, _ = crash("null_pointer", x=argument("x", guard=guard))
     (call,) = script.calls
     script = Script(buffers=script.buffers, calls=(replaced(call, path),))
-    with pytest.raises(Ended) as caught, fresh() as worker:
+    with pytest.raises(WorkerError) as caught, fresh() as worker:
         worker.run(script)
     assert diagnose(script, caught.value.ending, fresh) == f"SIGSEGV in f: {words}"
 
@@ -148,7 +155,7 @@ def test_a_crash_that_needs_what_went_before_is_told_from_one_that_does_not(libr
     with fresh() as worker:
         worker.run(script)
         worker.run(script)
-        with pytest.raises(Ended) as caught:
+        with pytest.raises(WorkerError) as caught:
             worker.run(script)
     words = diagnose(script, caught.value.ending, fresh)
     assert words.startswith("SIGSEGV in dies_the_third_time; not in a process of its own")
@@ -159,7 +166,7 @@ def test_a_hang_is_told_as_it_is_and_costs_nothing(crash):
     (call,) = script.calls
     hang = Call(library=call.library, symbol="hangs", arguments=call.arguments)
     script = Script(buffers=script.buffers, calls=(hang,))
-    with Worker(timeout=0.2) as worker, pytest.raises(Ended) as caught:
+    with Worker(timeout=0.2) as worker, pytest.raises(WorkerError) as caught:
         worker.run(script)
 
     def unwanted():

@@ -11,7 +11,7 @@ from gradcheck.implementations.processes.frames import (
     HEADER_MAX,
     MAGIC,
     PREFIX,
-    BadFrame,
+    FrameError,
     Limits,
     new_stamp,
     pieces,
@@ -73,7 +73,7 @@ def test_a_table_of_another_length_is_our_own_mistake():
     ],
 )
 def test_what_is_no_frame_is_refused_in_words(data, said):
-    with pytest.raises(BadFrame, match=said):
+    with pytest.raises(FrameError, match=said):
         read(exactly(data))
 
 
@@ -89,7 +89,7 @@ def test_a_frame_that_promises_too_much_is_refused_before_it_is_read(limits, sai
     data = b"".join(bytes(piece) for piece in pieces({}, [b"a", b"b", b"c"]))
     assert len(read(exactly(data), Limits(payload=192, blocks=3)).blocks) == 3
     short = data if limits.blocks == 2 else data[: PREFIX.size]  # there is no more of it
-    with pytest.raises(BadFrame, match=said):
+    with pytest.raises(FrameError, match=said):
         read(exactly(short), limits)
 
 
@@ -98,14 +98,14 @@ def test_an_answer_has_the_stamp_of_its_request_or_is_refused_at_once():
     data = b"".join(bytes(piece) for piece in pieces({"kind": "x"}, [b"abc"], stamp))
     assert bytes(read(exactly(data), stamp=stamp).blocks[0]) == b"abc"
     for wrong in (other + data[len(stamp) :], MAGIC + bytes(12), data[len(stamp) :]):
-        with pytest.raises(BadFrame, match="something else than what was asked"):
+        with pytest.raises(FrameError, match="something else than what was asked"):
             read(exactly(wrong[: len(stamp)]), stamp=stamp)
 
 
 @pytest.mark.parametrize("blocks", [[b""] * (BLOCKS_MAX + 1), []])
 def test_an_answer_that_nobody_would_take_is_not_begun(blocks):
     header = {} if blocks else {"text": "x" * HEADER_MAX}
-    with pytest.raises(BadFrame, match="too"):
+    with pytest.raises(FrameError, match="too"):
         next(pieces(header, blocks, new_stamp()))
 
 

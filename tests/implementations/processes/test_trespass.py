@@ -7,10 +7,17 @@ import struct
 
 import pytest
 
+from gradcheck.implementations.processes.c_worker import (
+    Access,
+    Buffer,
+    Call,
+    Pointer,
+    Scalar,
+    Script,
+    Worker,
+)
 from gradcheck.implementations.processes.crash_analysis import handled
-from gradcheck.implementations.processes.ending import Ended
-from gradcheck.implementations.processes.native import Worker
-from gradcheck.implementations.processes.script import Access, Buffer, Call, Pointer, Scalar, Script
+from gradcheck.implementations.processes.crash_or_hang import WorkerError
 
 LONG = 300.0
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="x86's registers")
@@ -188,7 +195,7 @@ def number(worker, library, symbol, *values):
 
 
 def ending(worker, script):
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(WorkerError) as caught:
         worker.run(script)
     return caught.value.ending
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from gradcheck.implementations.protocol.folder import META, BadFolder, file_of, meta, read, write
+from gradcheck.implementations.protocol.folder import META, FolderError, file_of, meta, read, write
 from gradcheck.implementations.protocol.message import Block, Form, Request, as_json
 
 X = Form(role="input", name="x", dtype="float32", shape=(3, 8))
@@ -68,7 +68,7 @@ def test_an_attribute_is_a_json_value_on_one_line(value, text):
 
 def test_a_request_never_overwrites(tmp_path):
     (tmp_path / "input.x.bin").write_bytes(b"mine")
-    with pytest.raises(BadFolder, match=r"input\.x\.bin is there already"):
+    with pytest.raises(FolderError, match=r"input\.x\.bin is there already"):
         write(tmp_path, task())
     assert (tmp_path / "input.x.bin").read_bytes() == b"mine"
 
@@ -94,7 +94,7 @@ def test_a_file_of_another_size_is_refused_unread(tmp_path, size):
     with (tmp_path / file_of(DX)).open("wb") as file:
         file.truncate(size)  # sparse: 8 GiB take no room
     said = rf"gradient\.x\.bin has {size:,} bytes; 3 × 8 elements of float32 are 96"
-    with pytest.raises(BadFolder, match=said):
+    with pytest.raises(FolderError, match=said):
         answers(tmp_path, DX)
 
 
@@ -103,28 +103,28 @@ def test_links_are_not_followed(tmp_path):
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / file_of(DX)).symlink_to(tmp_path / "secret")
-    with pytest.raises(BadFolder, match=r"gradient\.x\.bin is no plain file"):
+    with pytest.raises(FolderError, match=r"gradient\.x\.bin is no plain file"):
         answers(inside, DX)
     (tmp_path / "link").symlink_to(inside)
-    with pytest.raises(BadFolder, match="cannot be opened as a folder"):
+    with pytest.raises(FolderError, match="cannot be opened as a folder"):
         answers(tmp_path / "link", DX)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_neither_hangs_nor_is_read(tmp_path, make):
     make(tmp_path / file_of(DX))
-    with pytest.raises(BadFolder, match="no plain file"):
+    with pytest.raises(FolderError, match="no plain file"):
         answers(tmp_path, DX)
 
 
 def test_a_folder_that_is_gone_or_a_file_is_an_error_in_words(tmp_path):
     for path in (tmp_path / "gone", tmp_path / "file"):
         (tmp_path / "file").write_text("")
-        with pytest.raises(BadFolder, match="cannot be opened as a folder"):
+        with pytest.raises(FolderError, match="cannot be opened as a folder"):
             answers(path, DX)
 
 
 def test_an_answer_that_nobody_asked_for_is_refused(tmp_path):
     (tmp_path / "gradient.dx.bin").write_bytes(bytes(96))
-    with pytest.raises(BadFolder, match=r"gradient\.dx\.bin is not asked for; wanted: gradient\.x"):
+    with pytest.raises(FolderError, match=r"dx\.bin is not asked for; wanted: gradient\.x"):
         answers(tmp_path, DX)

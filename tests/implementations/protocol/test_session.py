@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.crash_or_hang import WorkerError
 from gradcheck.implementations.protocol.message import Block, Form, Request, Violation
-from gradcheck.implementations.protocol.session import Failed, Session
+from gradcheck.implementations.protocol.session import Failed, Oneshot, Session
 from gradcheck.results.verdict import Verdict
 
 X = (0.5, -1.25, 3.0)
@@ -167,17 +167,17 @@ def test_an_end_is_told_as_it_was_and_the_session_goes_on(talk, lie):
     verdict, said = ENDS[lie]
     session = talk(lie)
     for _ in range(2):
-        with pytest.raises(Ended, match=said) as caught:
+        with pytest.raises(WorkerError, match=said) as caught:
             session.run(REQUEST)
         assert caught.value.ending.verdict is verdict
     session.ping()
 
 
 def test_what_a_program_said_before_its_end_is_part_of_it(talk):
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(WorkerError) as caught:
         talk("exits_3").run(REQUEST)
     assert caught.value.ending.printed == "out of luck\n"
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(WorkerError) as caught:
         talk("says_why_on_stdout_and_exits").run(REQUEST)
     assert caught.value.ending.printed.startswith("your program printed to stdout: assertion")
 
@@ -185,7 +185,7 @@ def test_what_a_program_said_before_its_end_is_part_of_it(talk):
 @pytest.mark.parametrize("lie", ["hangs", "closes_stdout"])
 def test_a_program_that_says_no_more_is_ended(talk, lie):
     session = talk(lie, timeout=0.5 if lie == "hangs" else 300.0)
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(WorkerError) as caught:
         session.run(REQUEST)
     wanted = {"hangs": Verdict.TIMEOUT, "closes_stdout": Verdict.CRASH}[lie]
     assert caught.value.ending.verdict is wanted
@@ -219,7 +219,7 @@ def test_what_goes_to_stderr_is_kept_in_bounds(talk):
 def test_a_program_that_dies_is_begun_again_each_time(talk):
     session = talk("dies_every_other_time")
     check(session.run(REQUEST))
-    with pytest.raises(Ended, match="SIGABRT"):
+    with pytest.raises(WorkerError, match="SIGABRT"):
         session.run(REQUEST)
     check(session.run(REQUEST))
 
@@ -283,7 +283,7 @@ def test_last_words_are_heard_with_the_status(talk):
 
 
 def test_last_words_that_take_too_long_are_an_end(talk):
-    with pytest.raises(Ended, match="did not end within"):
+    with pytest.raises(WorkerError, match="did not end within"):
         talk(timeout=0.5).last(b"", close=False)
 
 
@@ -333,7 +333,7 @@ def test_ends_and_beginnings_leave_nothing_open(talk):
     session = talk("dies_every_other_time")
     for _ in range(20):
         check(session.run(REQUEST))
-        with pytest.raises(Ended):
+        with pytest.raises(WorkerError):
             session.run(REQUEST)
     session.close()
     assert descriptors() == before
@@ -360,3 +360,74 @@ def test_an_interrupt_ends_the_program(talk, monkeypatch):
         session.run(REQUEST)
     assert len(descriptors()) < len(before)
     check(session.run(REQUEST))
+
+
+def request(ask="vjp", op="tanh"):
+    def block(role, name):
+        form = Form(role=role, name=name, dtype="float64", shape=(2,))
+        return Block(form, struct.pack("<2d", 0.5, -2.0))
+
+    role, name = {"vjp": ("gradient", "x"), "forward": ("output", "0")}[ask]
+    blocks = [block("input", "x"), *([block("cotangent", "0")] if ask == "vjp" else [])]
+    wanted = (Form(role=role, name=name, dtype="float64", shape=(2,)),)
+    return Request(op=op, ask=ask, dtype="float64", blocks=tuple(blocks), wanted=wanted)
+
+
+@pytest.fixture
+def run(program):
+    def call(lie="", ask="vjp", op="tanh", **options):
+        return Oneshot(program("oneshot", lie, **options)).run(request(ask, op))
+
+    return call
+
+
+def test_a_request_is_answered_by_files(run):
+    assert struct.unpack("<2d", run(ask="forward")["0"].data) == (math.tanh(0.5), math.tanh(-2))
+    got = struct.unpack("<2d", run()["x"].data)
+    want = [v * (1 - math.tanh(v) ** 2) for v in (0.5, -2.0)]
+    assert all(abs(g - w) <= 1e-15 for g, w in zip(got, want, strict=True))
+
+
+def test_status_3_is_unsupported(run):
+    with pytest.raises(Unsupported, match=r"^only tanh$"):
+        run(op="silu")
+    with pytest.raises(Unsupported, match="says that it lacks this"):
+        run("no_forward", "forward")
+
+
+def test_another_status_is_an_error(run):
+    with pytest.raises(Failed, match="it exited with status 4: singular"):
+        run("exits_4")
+
+
+@pytest.mark.parametrize("lie", ["short", "long", "link", "extra"])
+def test_files_that_do_not_fit_are_violations(run, lie):
+    with pytest.raises(Violation, match=r"protocol: .*gradient"):
+        run(lie)
+
+
+def test_a_file_that_is_not_written_is_absent(run):
+    assert run("nothing") == {}
+
+
+def test_a_crash_and_a_hang_are_ends(run):
+    with pytest.raises(WorkerError, match="SIGABRT") as caught:
+        run("aborts")
+    assert caught.value.ending.verdict is Verdict.CRASH
+    with pytest.raises(WorkerError) as caught:
+        run("hangs", timeout=0.5)
+    assert caught.value.ending.verdict is Verdict.TIMEOUT
+
+
+def test_what_it_prints_is_kept(program):
+    session = Oneshot(program("oneshot", "prints"))
+    session.run(request())
+    assert session.printed() == "your program printed to stdout: loss 0.3\nslow\n"
+    assert session.printed() == ""
+
+
+def test_a_oneshot_program_that_is_not_there_cannot_be_loaded(program):
+    there = program("oneshot")
+    object.__setattr__(there, "command", ("./nothing-here",))
+    with pytest.raises(LoadError, match="does not start: No such file"):
+        Oneshot(there).run(request())

@@ -8,7 +8,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.implementations.load import load
-from gradcheck.implementations.processes.budget import LIMITS, WORDS
+from gradcheck.implementations.processes.crash_or_hang import LIMITS, PLURALS
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import execute
 from gradcheck.run.judge_case import judge, judge_next, why_of
@@ -222,7 +222,7 @@ def test_only_what_comes_before_in_the_run_leaves_something_out(verdict):
         assembly.back(unit)
         ends = [u.place for u in early if u.place < unit.place]
         ends += [u.place for u in late if u.place < unit.place]
-        why = f"not run after {limit} {WORDS[verdict]} of rms_norm"
+        why = f"not run after {limit} {PLURALS[verdict]} of rms_norm"
         left_out = (("a:A", why),) * (len(ends) >= limit)
         assert assembly.next().left_out == left_out, unit.place
 

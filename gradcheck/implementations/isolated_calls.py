@@ -1,0 +1,309 @@
+"""Calls of what is bound in another process: arguments are sent there, answers come back."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from gradcheck import errors
+from gradcheck.errors import Unsupported
+from gradcheck.implementations.processes import frames
+from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError
+from gradcheck.implementations.returned import Broken, broken
+from gradcheck.implementations.wire import Cargo, Packer, Unpacker
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.program import Stage, StageVjp
+
+FOUND: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
+"""Verdicts that the other process may report; this process decides all others."""
+MALFORMED: Final = (frames.FrameError, ValueError, KeyError, IndexError, TypeError, AttributeError)
+"""Exceptions of reading a malformed answer."""
+FORGED: Final = "the code wrote into the channel of its own process"
+"""The reason for a process whose answer is malformed or answers another request."""
+Given = tuple[Mapping[str, Any], Sequence[Any]]
+"""A header and its blocks."""
+
+
+class Owner(Protocol):
+    """The process that handles belong to; it is started anew after an end.
+
+    `generation` counts the processes, `calls` what was asked of the present one.
+    """
+
+    generation: int
+    calls: int
+
+    def exchange(
+        self,
+        asked: Mapping[str, Any],
+        blocks: Sequence[Any] = (),
+        give: Callable[[str], Given] | None = None,
+        *,
+        cargo: Cargo | None = None,
+    ) -> frames.Frame:
+        """Send a request and read the answer; `give` finds the values that the other side asks for.
+
+        `cargo` is what the answer may be as large as.
+        """
+
+    def answered(self, frame: frames.Frame, cargo: Cargo) -> Any:
+        """What a call gave, or a `Raised`."""
+
+    def crashed(self, op: str, role: str, ending: Ending) -> Broken:
+        """The error for a crash or hang."""
+
+    def runs(self, op: str) -> None:
+        """Note that an operator's code is about to run in the process."""
+
+    def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:
+        """Refuse `Unsupported` where a process without other operators' code supports it.
+
+        `there` asks the handle in that process; `calls` says whether it calls the code.
+        """
+
+    def repeats(self, op: str, ending: Ending) -> bool:
+        """Whether a crash is repeated alone, in a new process."""
+
+    def drop(self, generation: int, number: int) -> None:
+        """Let the process forget what it bound."""
+
+    def close(self) -> None:
+        """End the process."""
+
+
+class Handle:
+    """Something bound in the process; it is bound again where that has been started anew."""
+
+    def __init__(
+        self, owner: Owner, op: str, asked: Mapping[str, Any], attrs: dict[str, Any]
+    ) -> None:
+        """Bind nothing yet: `asked` is the request, to which `attrs` of the point are added."""
+        self.owner, self.op = owner, op
+        self._asked, self._point_attrs = asked, attrs
+        self._generation, self._number = -1, 0
+        self.facts: Mapping[str, Any] = {}
+        self.attrs: dict[str, Any] = {}
+        self.recipe: dict[str, Any] | None = None
+
+    def __del__(self) -> None:
+        self.owner.drop(self._generation, self._number)
+
+    def bound(self) -> bool:
+        """Bind it; False: the implementation says nothing about it.
+
+        Raises:
+            Broken: the process died of it.
+            Whatever binding raises there.
+        """
+        packer = Packer(Cargo(), adds=True)
+        asked = {**self._asked, "attrs": packer.pack(self._point_attrs)}
+        try:
+            return self._take(self.owner.exchange(asked, packer.blocks))
+        except WorkerError as end:
+            raise self.owner.crashed(self.op, "vjp", end.ending) from None
+
+    def offered(self) -> bool:
+        """Bind it; False: the implementation says nothing about it, and does so by itself.
+
+        Raises:
+            Broken: the process died of it, or says only now that it lacks this.
+            Whatever binding raises there.
+        """
+        try:
+            if self.bound():
+                return True
+        except Unsupported:
+            self.owner.confirm(self, Handle._binds, calls=False)
+            raise
+        self.owner.confirm(self, Handle._binds, calls=False)
+        return False
+
+    def _binds(self) -> bool:
+        try:
+            return self.bound()
+        except Unsupported:
+            return False
+
+    def role(self, name: str) -> Callable[..., Any]:
+        """One of its functions."""
+        return lambda *args, **options: self.call(name, args, options)
+
+    def role_if_any(self, name: str) -> Callable[..., Any] | None:
+        """One of its functions, or None where it has no such."""
+        return self.role(name) if name in self.facts["roles"] else None
+
+    def stage(self, stage: Stage) -> StageVjp | None:
+        """A model's implementation of one stage's VJP."""
+        asked = {"kind": "stage", "number": self._live(), "name": stage.name}
+        handle = StageHandle(self, asked)
+        return handle.vjp if handle.offered() else None
+
+    def call(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """Call it there.
+
+        Raises:
+            Broken: the process died or hung, or says only now that it lacks this.
+            Whatever the function raises there.
+        """
+        try:
+            return self._once(role, args, options)
+        except Unsupported:
+            self.owner.confirm(self, lambda other: other._supports(role, args, options), calls=True)
+            raise
+        except WorkerError as end:
+            ending = end.ending
+        why = self.owner.crashed(self.op, role, ending)
+        if self.owner.repeats(self.op, ending) and not self._dies_again(role, args, options):
+            text = f"{why.finding.reason}; not in a process of its own, so it depends on the calls "
+            why = broken(role, f"{text}before: look for memory that is kept, or freed twice",
+                         Verdict.CRASH)  # fmt: skip
+        raise why from None
+
+    def _dies_again(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
+        try:
+            self._once(role, args, options)
+        except WorkerError:
+            return True
+        except Exception:  # noqa: BLE001  it raises, so it lives
+            return False
+        return False
+
+    def elsewhere(self, owner: Owner) -> Handle:
+        """The same, to be bound in another process."""
+        return Handle(owner, self.op, self._asked, self._point_attrs)
+
+    def _supports(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
+        """Whether it answers here, or fails in another way than saying that it lacks this."""
+        try:
+            if not self.bound():
+                return False
+            self._once(role, args, options)
+        except Unsupported:
+            return False
+        except Exception:  # noqa: BLE001  any other end means that it is supported
+            return True
+        return True
+
+    def _once(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        cargo = Cargo()
+        packer = Packer(cargo, adds=True)
+        asked = {
+            "kind": "call",
+            "number": self._live(),
+            "role": role,
+            "call": self.owner.calls,
+            "args": packer.pack(tuple(args)),
+            "options": packer.pack(dict(options)),
+        }
+
+        def give(name: str) -> Given:
+            (values,) = (a for a in args if isinstance(a, Mapping) and not isinstance(a, dict))
+            try:
+                value = values[name]
+            except KeyError as error:
+                return {"kind": "lacking", "text": str(error.args[0])}, ()
+            more = Packer(cargo, adds=True)
+            return {"kind": "value", "value": more.pack(value)}, more.blocks
+
+        self.owner.runs(self.op)
+        frame = self.owner.exchange(asked, packer.blocks, give, cargo=cargo)
+        try:
+            found = self.owner.answered(frame, cargo)
+        except MALFORMED as error:
+            self.owner.close()
+            raise WorkerError(nonsense(error)) from None
+        if isinstance(found, Raised):
+            raise found.error
+        return found
+
+    def _live(self) -> int:
+        """Its number in the process that runs now."""
+        if self._generation != self.owner.generation:
+            self.bound()
+        return self._number
+
+    def _take(self, frame: frames.Frame) -> bool:
+        said = frame.header
+        if said["kind"] == "raised":
+            raise exception_of(said)
+        if said["kind"] == "none":
+            return False
+        self._generation, self._number = self.owner.generation, int(said["number"])
+        self.facts = said
+        if "attrs" in said:
+            self.attrs = Unpacker(Cargo(), adds=False).unpack(said["attrs"], frame.blocks)
+        if "recipe" in said:
+            self.recipe = Unpacker(Cargo(), adds=False).unpack(said["recipe"], frame.blocks)
+        return True
+
+
+class StageHandle(Handle):
+    """A stage of a model that is bound there."""
+
+    def __init__(self, model: Handle, asked: Mapping[str, Any]) -> None:
+        """Bind nothing yet; the stage is found by the number that its model has there."""
+        super().__init__(model.owner, model.op, asked, {})
+        self.model = model
+
+    def bound(self) -> bool:
+        asked = {**self._asked, "number": self.model._live()}
+        try:
+            return self._take(self.owner.exchange(asked))
+        except WorkerError as end:
+            raise self.owner.crashed(self.op, "vjp", end.ending) from None
+
+    def elsewhere(self, owner: Owner) -> Handle:
+        return StageHandle(self.model.elsewhere(owner), self._asked)
+
+    def vjp(self, stage: Stage, cts: Any, values: Mapping[str, Any]) -> Any:
+        """The stage's VJP; values travel when it looks at them."""
+        return self.call("stage", (cts, values), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The function raised, after it may have written into its arguments."""
+
+    error: BaseException
+
+
+def exception_of(said: Mapping[str, Any], *, interrupts: bool = False) -> BaseException:
+    """The exception of the other process, with its name and text, to be caught as what it was.
+
+    A KeyboardInterrupt is one only where it `interrupts`: of a call it is the code's own.
+    """
+    text = str(said["text"])
+    told = said.get("finding")
+    if told is not None and Verdict(told["verdict"]) in FOUND:
+        return Broken(
+            Finding(
+                name=told["name"],
+                verdict=Verdict(told["verdict"]),
+                reason=told["reason"],
+                part=Part(told["part"]),
+                printed=told["printed"],
+            )
+        )
+    if said["ours"]:
+        ours = getattr(errors, said["ours"])
+        found: BaseException = ours.__new__(ours, text)
+        return found
+    base = getattr(builtins, said["builtin"])
+    if issubclass(base, BaseExceptionGroup):  # it cannot be made without its parts
+        base = Exception
+    if issubclass(base, KeyboardInterrupt) and not interrupts:
+        base = Exception
+    kind = type(str(said["name"]), (base,), {"__str__": lambda _: text})
+    made: BaseException = base.__new__(kind)
+    return made
+
+
+def nonsense(error: Exception) -> Ending:
+    """The end of a process whose answer makes no sense."""
+    return Ending(
+        verdict=Verdict.CRASH,
+        reason=f"{FORGED} ({error})",
+    )

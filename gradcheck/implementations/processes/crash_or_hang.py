@@ -1,0 +1,203 @@
+"""How a process ended: what a crash or hang is called, why it happened, how many are allowed."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gradcheck.implementations.processes.frames import DESCRIPTORS_LOST
+from gradcheck.results.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a process ended: CRASH or TIMEOUT, why, and an excerpt of what it printed.
+
+    `returncode` is that of `subprocess`; None where gradcheck ended the process.
+    """
+
+    verdict: Verdict
+    reason: str
+    printed: str = ""
+    returncode: int | None = None
+
+
+class WorkerError(Exception):
+    """A process crashed or hung before it answered; `ending` says how."""
+
+    def __init__(self, ending: Ending) -> None:
+        """Carry how."""
+        super().__init__(ending.reason)
+        self.ending = ending
+
+
+def in_words(returncode: int) -> str:
+    """A return code of `subprocess` as a reader knows it: "SIGSEGV", "exit status 3"."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"
+
+
+def placed(ending: Ending, what: str, limit: float) -> str:
+    """The reason of an ending in `what`, which had `limit` seconds."""
+    if ending.verdict is Verdict.TIMEOUT:
+        return f"{what} did not return within {limit:g} s"
+    code = ending.returncode
+    if code == DESCRIPTORS_LOST:
+        return f"{what} closed file descriptors that are not its own"
+    if code is not None and code >= 0:
+        return f"{what} ended the process with {in_words(code)}"
+    return f"{ending.reason} in {what}"
+
+
+MAX_LINE: Final = 300
+"""Characters of a line that are repeated."""
+REPORT: Final = re.compile(
+    r"^(?:==\d+==)?\s*(?:ERROR|WARNING): (?P<tool>\w+Sanitizer): (?P<kind>.+)\n"
+    r"(?P<rest>(?:.+\n|\n(?=0x|Address ))*)",
+    re.MULTILINE,
+)
+"""Its first paragraphs: the access, the stack, and where the address lies."""
+KIND: Final = re.compile(r" (?:on|in|at|of|\().*")
+"""What follows the kind of a mistake: addresses and threads."""
+ACCESS: Final = re.compile(r"^\s*(READ|WRITE) of size \d+", re.IGNORECASE | re.MULTILINE)
+FRAME: Final = re.compile(
+    r"^\s+#\d+ 0x[0-9a-f]+ +in (?P<place>.+?)(?: \(BuildId.*)?$", re.MULTILINE
+)
+RUNTIME: Final = re.compile(r"__interceptor_|__(?:a|ub|m|t)san_|sanitizer|lib\wsan|libclang_rt")
+"""Frames of the sanitizer itself."""
+LIES: Final = re.compile(r"is located (\d+ bytes .+?)(?: \[0x| \(0x|$)", re.MULTILINE)
+UNDEFINED: Final = re.compile(
+    r"^(?P<place>\S+:\d+:\d+): runtime error: (?P<what>.+)$", re.MULTILINE
+)
+ASSERTION: Final = re.compile(
+    r"^.*(?:\b[Aa]ssert\w*\b.*\bfail|ASSERT\w*\s*\(|\b[Cc]heck failed\b|\bCHECK\w* failed"
+    r"|terminate called |panicked at|\*\*\* .+ detected \*\*\*|double free or corruption"
+    r"|(?:free|alloc|unlink_chunk|munmap_chunk)\(\): |corrupted (?:size|double)).*"
+    r"(?:(?<=:)\n.*|\n\s+what\(\):.*)?"
+    r"|^(?:panic|fatal error): .*",
+    re.MULTILINE,
+)
+"""A line in which a library or language aborts, with its continuation."""
+
+
+def because(ending: Ending) -> str:
+    """The reason of an ending, with the process's own words, in one line.
+
+    A sanitizer's report stands in place of the signal, which is its way to end.
+    """
+    if ending.verdict is not Verdict.CRASH:
+        return ending.reason
+    report = _report(ending.printed)
+    said = "" if report else said_in(ending.printed)
+    return report or (f"{ending.reason}: {said}" if said else ending.reason)
+
+
+def explained(ending: Ending) -> Ending:
+    """The ending, with that reason."""
+    return replace(ending, reason=because(ending))
+
+
+def said_in(printed: str) -> str:
+    r"""The line by which code says why it gives up, or a sanitizer what is wrong; else empty.
+
+    >>> said_in("log\nops.c:7: GGML_ASSERT(n > 0) failed\n#1 main\n")
+    'ops.c:7: GGML_ASSERT(n > 0) failed'
+    """
+    found = ASSERTION.search(printed)
+    return _report(printed) or (_line(found[0]) if found else "")
+
+
+def _report(printed: str) -> str:
+    """What a sanitizer found, without addresses, which differ from run to run."""
+    found = REPORT.search(printed)
+    if found:
+        kind = KIND.sub("", found["kind"].removeprefix("attempting "))
+        facts = ", ".join(_facts(found["rest"]))
+        return _line(": ".join(filter(None, [found["tool"], kind, facts])))
+    undefined = UNDEFINED.search(printed)
+    if undefined:
+        return _line(f"UndefinedBehaviorSanitizer: {undefined['what']}, at {undefined['place']}")
+    return ""
+
+
+def _facts(rest: str) -> Iterator[str]:
+    """The access and the line that makes it, and where the memory lies."""
+    access, lies = ACCESS.search(rest), LIES.search(rest)
+    places = (frame["place"] for frame in FRAME.finditer(rest))
+    place = next((f"in {p}" for p in places if not RUNTIME.search(p)), "")
+    what = f"{access[0].strip() if access else ''} {place}".strip()
+    if what:
+        yield what
+    if lies:  # as newer runtimes say it
+        yield lies[1].replace("to the right of", "after").replace("to the left of", "before")
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …"
+
+
+LIMITS: Final = {Verdict.TIMEOUT: 3, Verdict.CRASH: 10}
+PLURALS: Final = {Verdict.TIMEOUT: "hangs", Verdict.CRASH: "crashes"}
+MAX_INVESTIGATED: Final = 3
+"""Crashes of one operator that are looked into; each takes some processes more."""
+_COUNTED: Final = ContextVar("counted", default=True)
+_CASE: Final = ContextVar("case", default="")
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Count no crash or hang meanwhile: diagnosis does not use up the verdicts' budget."""
+    token = _COUNTED.set(False)
+    try:
+        yield
+    finally:
+        _COUNTED.reset(token)
+
+
+def of_case(name: str) -> None:
+    """Give the case `name` a budget of its own; with an empty name, budgets are per operator.
+
+    A run counts over cases itself (`gradcheck.run.crash_limit`), where their order is known.
+    """
+    _CASE.set(name)
+
+
+def too_often(op: str, spent: Callable[[Verdict], int]) -> str | None:
+    """The reason not to run the rest of an operator, given its crashes and hangs; None: run it."""
+    for verdict, limit in LIMITS.items():
+        if spent(verdict) >= limit:
+            return f"not run after {limit} {PLURALS[verdict]} of {op}"
+    return None
+
+
+class Budget:
+    """Counts crashes and hangs per operator, and per case after `of_case`."""
+
+    def __init__(self) -> None:
+        """Nothing is spent."""
+        self._spent: Counter[tuple[str, str, Verdict]] = Counter()
+        self._crashes: Counter[str] = Counter()
+
+    def spend(self, op: str, verdict: Verdict) -> None:
+        """Count one CRASH or TIMEOUT of an operator; other verdicts cost nothing."""
+        self._spent[_CASE.get(), op, verdict] += verdict in LIMITS and _COUNTED.get()
+        self._crashes[op] += verdict is Verdict.CRASH
+
+    def investigates(self, op: str, verdict: Verdict) -> bool:
+        """Whether the crash that was counted last is one of the first, which are run again."""
+        return verdict is Verdict.CRASH and self._crashes[op] <= MAX_INVESTIGATED
+
+    def exhausted(self, op: str) -> str | None:
+        """The reason not to run the rest of an operator; None: run it."""
+        return too_often(op, lambda verdict: self._spent[_CASE.get(), op, verdict])

@@ -1,0 +1,180 @@
+from functools import partial, wraps
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradcheck.implementations.python import bound_operator
+from gradcheck.implementations.user_functions import placed, source_of
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The working directory is this file's; gives the file's name."""
+    monkeypatch.chdir(Path(__file__).parent)
+    return Path(__file__).name
+
+
+def plain(ct, x):
+    return ct
+
+
+def decorated(function):
+    @wraps(function)
+    def inner(*arguments):
+        return function(*arguments)
+
+    return inner
+
+
+class Callable:
+    def __call__(self, ct, x):
+        return ct
+
+    def vjp(self, ct, x):
+        return ct
+
+    @staticmethod
+    def static(ct, x):
+        return ct
+
+
+LINE = plain.__code__.co_firstlineno
+
+
+def first(function):
+    return function.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [
+        (plain, LINE),
+        (partial(plain, 1), LINE),
+        (decorated(plain), LINE),
+        (partial(decorated(partial(plain))), LINE),
+        (Callable(), first(Callable.__call__)),
+        (Callable().vjp, first(Callable.vjp)),
+        (Callable.static, first(Callable.static)),
+    ],
+    ids=["function", "partial", "wrapped", "all", "object", "method", "static"],
+)
+def test_a_function_is_found_through_what_wraps_it(here, function, line):
+    assert source_of(function) == f"{here}:{line}"
+
+
+def test_a_path_is_as_seen_from_the_working_directory(monkeypatch):
+    folder = Path(__file__).parent
+    monkeypatch.chdir(folder.parent)
+    assert source_of(plain) == f"implementations/test_user_functions.py:{LINE}"
+
+
+def test_what_lies_elsewhere_is_not_told(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert source_of(plain) == ""
+
+
+def test_an_installed_package_is_not_the_users_to_change(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for folder, known in (("site-packages", False), ("mine", True)):
+        (tmp_path / folder).mkdir()
+        file = tmp_path / folder / "kernels.py"
+        file.write_text("def vjp(ct, x): return ct\n")
+        made: dict = {}
+        exec(compile(file.read_text(), str(file), "exec"), made)  # noqa: S102
+        assert source_of(made["vjp"]) == (f"{folder}/kernels.py:1" if known else "")
+
+
+class Loop:
+    @property
+    def __wrapped__(self):
+        return self
+
+
+class Hostile:
+    @property
+    def __wrapped__(self):
+        raise KeyError("no")
+
+
+def test_what_has_no_code_has_no_place(here):
+    made: dict = {}
+    exec("def made_up(ct): return ct", made)  # noqa: S102  a function of no file
+    for function in (len, np.sum, np.add, type, made["made_up"], Loop(), Hostile(), object()):
+        assert source_of(function) == ""
+
+
+def test_an_entry_says_where_its_vjp_stands(here):
+    class Into:
+        @staticmethod
+        def vjp_into(outs, ct, x):
+            outs["x"] += ct
+
+    def pullback(x):
+        return x, lambda ct: ct
+
+    class Pair:
+        forward = staticmethod(pullback)
+
+    for entry, line in (
+        (Callable(), first(Callable.vjp)),
+        ({"vjp": plain}, LINE),
+        (Into, first(Into.vjp_into)),
+        (Pair, first(pullback)),
+    ):
+        assert bound_operator(entry, {}, {}, ("x",)).source == f"{here}:{line}"
+
+
+def test_a_framework_says_where_the_users_own_backward_stands(here):
+    torch = pytest.importorskip("torch")
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, ct):
+            return 2 * ct
+
+    assert bound_operator(Doubled, {}, {}).source == f"{here}:{first(Doubled.backward)}"
+    assert bound_operator(torch.nn.Softmax(dim=-1), {}, {}).source == ""
+
+
+def test_jax_says_where_the_users_own_rule_stands(here):
+    jax = pytest.importorskip("jax")
+
+    @jax.custom_vjp
+    def doubled(x):
+        return 2 * x
+
+    def backward(saved, ct):
+        return (2 * ct,)
+
+    doubled.defvjp(lambda x: (2 * x, None), backward)
+    assert bound_operator(doubled, {}, {}).source == f"{here}:{first(backward)}"
+    compiled = jax.jit(plain)
+    assert bound_operator(compiled, {}, {}).source == f"{here}:{LINE}"
+
+
+@pytest.mark.parametrize(
+    ("source", "seen"),
+    [
+        ("src/rms.c:120", "k/src/rms.c:120"),
+        ("src/rms.c", "k/src/rms.c"),
+        ("src/none.c:3", "src/none.c:3"),
+        ("../outside.c:3", "outside.c:3"),
+        ("../../outside.c:3", "../../outside.c:3"),
+        ("src:1", "src:1"),
+        ("", ""),
+        (":7", ":7"),
+        ("\0:7", "\0:7"),
+    ],
+)
+def test_a_manifests_file_is_sought_beside_it(monkeypatch, tmp_path, source, seen):
+    folder = tmp_path / "here" / "k"
+    (folder / "src").mkdir(parents=True)
+    for file in (folder / "src" / "rms.c", tmp_path / "here" / "outside.c", tmp_path / "outside.c"):
+        file.touch()
+    monkeypatch.chdir(tmp_path / "here")
+    assert placed(source, folder) == seen
