@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.system.interrupts import KINDS
+from gradcheck.system.process import END_SIGNALS
 
 LIMIT = 900
 """Seconds that a test may take: none waits for ever."""
@@ -25,7 +25,7 @@ gc.set_threshold(50_000, 20, 20)  # as the command does, too
 
 def pytest_configure(config):
     """Processes that tests start hear Ctrl-C, also where this one does not (nohup, `&`)."""
-    for kind in KINDS:
+    for kind in END_SIGNALS:
         if signal.getsignal(kind) is signal.SIG_IGN:
             usual = kind is signal.SIGINT
             signal.signal(kind, signal.default_int_handler if usual else signal.SIG_DFL)

@@ -14,8 +14,8 @@ from gradcheck.implementations.manifest.read import read
 from gradcheck.implementations.native.library import Native
 from gradcheck.implementations.protocol.program import Process
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.crash_limit import CALL
 from gradcheck.run.judge_case import judge_next, why_of
+from gradcheck.run.limits import CALL
 from gradcheck.run.plan import Plan
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "protocol" / "python" / "grads.py"

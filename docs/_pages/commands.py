@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from typing import Final
 
 from _pages.text import block, code, front, joined, link, table, text
-from gradcheck.cli import examples, main, outcome
+from gradcheck.cli import examples, exit_codes, main
 
 HOME: Final = "reference/commands"
 WIDTH: Final = 88
 
 CODES: Final = {
-    outcome.OK: "all as expected, and complete",
-    outcome.GATE: "the gate failed: a result is wrong and not excused",
-    outcome.USAGE: "usage, manifest, baseline or output path: nothing was judged, or a report "
+    exit_codes.OK: "all as expected, and complete",
+    exit_codes.GATE: "the gate failed: a result is wrong and not excused",
+    exit_codes.USAGE: "usage, manifest, baseline or output path: nothing was judged, or a report "
     "could not be written",
-    outcome.LOAD: "an implementation or a suite could not be loaded",
-    outcome.NOTHING: "nothing was checked",
-    outcome.INTERNAL: "an internal error, or an INVALID case of the suite",
-    outcome.INTERRUPTED: "interrupted: the report is partial and marked so",
+    exit_codes.LOAD: "an implementation or a suite could not be loaded",
+    exit_codes.NOTHING: "nothing was checked",
+    exit_codes.INTERNAL: "an internal error, or an INVALID case of the suite",
+    exit_codes.INTERRUPTED: "interrupted: the report is partial and marked so",
 }
-"""The exit codes by number; where several apply, the order is `outcome.exit_code`'s."""
+"""The exit codes by number; where several apply, the order is `exit_codes.exit_code`'s."""
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from _pages.commands import parser_of, said
 from _pages.text import block, code, front, joined, link, table, text
-from gradcheck.cli.config_table import KINDS
+from gradcheck.cli.options import project_keys
 
 PAGE: Final = "reference/config.md"
 EXAMPLE: Final = """\
@@ -28,8 +28,8 @@ def pages() -> Iterator[tuple[str, str]]:
         for flag in action.option_strings
     }
     rows = [
-        [code(key), text(kind.how.removeprefix("write ")), text(flags.get(key, ""))]
-        for key, kind in KINDS.items()
+        [code(key), text(option.kind.how.removeprefix("write ")), text(flags.get(key, ""))]
+        for key, option in project_keys().items()
     ]
     yield (
         PAGE,

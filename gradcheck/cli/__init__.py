@@ -1,4 +1,5 @@
-"""The command line: one module per command, its flags in `add(parser)`; nothing heavy at import.
+"""The command line: one module per command, with its flags in `add(parser)`.
 
-In: arguments. Out: files, text and an exit code.
+In: arguments. Out: files, text and an exit code. `options` makes shared flags from the table of
+options; `reports` and `gate` end a command. Nothing here imports NumPy at the top.
 """

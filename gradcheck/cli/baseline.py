@@ -7,18 +7,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
-from gradcheck.cli.gate import add_require, code_of, held, required_of, requiring
-from gradcheck.cli.outcome import check_writable
-from gradcheck.cli.planned import add_plan, plan_of
-from gradcheck.cli.progress import add_progress
-from gradcheck.cli.project import open_to_defaults, settle
-from gradcheck.cli.report import suite_for
-from gradcheck.cli.run import executed
+from gradcheck.cli.gate import code_of, held, required_of, requiring
+from gradcheck.cli.options import PLAN, add_sections, open_to_defaults, settle
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.reports import check_writable
+from gradcheck.cli.run import executed, plan_of
+from gradcheck.cli.stored import suite_for
 from gradcheck.errors import UsageError
+from gradcheck.report.run_words import baseline as said
+from gradcheck.report.run_words import incomplete, unmet
+from gradcheck.results.baseline import change
+from gradcheck.results.baseline.entry import Baseline
+from gradcheck.results.baseline.file import parsed, text_of
+from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.stored.read import read
+from gradcheck.system.atomic_io import replace
 
 if TYPE_CHECKING:
-    from gradcheck.results.baseline.change import Change
-    from gradcheck.results.baseline.entry import Baseline
     from gradcheck.results.run import Run
     from gradcheck.spec.suite import Suite
 
@@ -31,7 +36,7 @@ ACTIONS: Final = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its commands and their flags."""
+    """Add its commands and their flags."""
     parser.description = (
         "Keep a file of failures that are known. The run is made now, by the flags of `run`, or "
         "read from RUN.json, which `gradcheck run -o RUN.json` wrote. The exit code is what the "
@@ -44,17 +49,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         one.add_argument(
             "report", metavar="RUN.json", type=Path, nargs="?", help="a run made before"
         )
-        add_plan(one)
-        add_require(one)
-        add_progress(one)
+        add_sections(one, *PLAN)
+        add_options(one, "require")
+        add_options(one, "quiet", help="no progress on stderr")
+        add_options(one, "progress")
         one.set_defaults(command=baseline, action=action)
         open_to_defaults(one)
 
 
 def baseline(arguments: argparse.Namespace) -> int:
-    """Carry out what is asked for; returns the exit code."""
-    from gradcheck.results.baseline.file import parsed, text_of
-
+    """Carry out an action on the file; returns the exit code."""
     settle(arguments, ["suite"] if arguments.report is not None else None)
     path: Path = arguments.file
     if arguments.action == "write":
@@ -81,12 +85,10 @@ def baseline(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
-    """The run that is meant, and the suite that it is of."""
+    """The run, made now or read from a file, and its suite."""
     if arguments.report is None:
         plan = requiring(plan_of(arguments), arguments)
         return executed(plan, arguments), plan.suite
-    from gradcheck.results.stored.read import read
-
     flags = ("op", "model", "rule", "dialect", "sample", "impl", "dtype")
     for flag in flags:
         if getattr(arguments, flag):
@@ -97,14 +99,12 @@ def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
 
 
 def _refuse_partial(found: Run, path: Path) -> None:
-    """A file is not changed for a run that lost something.
+    """Refuse to change a file for an incomplete run.
 
     Raises:
-        UsageError: the run did.
+        UsageError: the run is incomplete.
     """
     if not found.complete:
-        from gradcheck.report.run_words import incomplete
-
         raise UsageError(f"{path}: nothing is changed: {incomplete(found)}; run again")
     if found.troubles:
         raise UsageError(f"{path}: nothing is changed: {found.troubles[0]}")
@@ -112,11 +112,7 @@ def _refuse_partial(found: Run, path: Path) -> None:
 
 def _change(
     action: str, found: Run, suite: Suite, path: Path, text: str, before: Baseline | None
-) -> Change:
-    from gradcheck.results.baseline import change
-    from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.baseline.scope import Scope
-
+) -> change.Change:
     name = str(path)
     scope = Scope.of(suite, before or Baseline(name=name), found)
     if before is None:
@@ -128,21 +124,16 @@ def _change(
     return change.Change(text=text)
 
 
-def _save(path: Path, change: Change) -> bool:
-    from gradcheck.system.atomic_io import replace
-
+def _save(path: Path, changed: change.Change) -> bool:
     try:
-        replace(path, change.text)
+        replace(path, changed.text)
     except OSError as error:
         console.say(f"{path}: {error.strerror}; it is as it was")
         return False
     return True
 
 
-def _told(change: Change, judged: Run) -> str:
-    """What was changed, what was refused, what the gate says now."""
-    from gradcheck.report.run_words import baseline as said
-    from gradcheck.report.run_words import unmet
-
+def _told(change: change.Change, judged: Run) -> str:
+    """What was changed and refused, and the state of the gate."""
     refused = [f"refused: {text}" for text in change.refused]
     return "\n".join([*change.done, *refused, *said(judged), *unmet(judged), judged.summary, ""])

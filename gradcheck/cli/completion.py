@@ -7,27 +7,30 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_suite, suite_of
-from gradcheck.cli.outcome import OK, USAGE
+from gradcheck.cli.exit_codes import OK, USAGE
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.options import suite_of
+from gradcheck.report import FORMATS
+from gradcheck.spec.selection import ALL, CERTIFIED, DTYPES, LOW
 
 SHELLS: Final = ("bash", "zsh", "fish")
 ENDINGS: Final = ("FILE", ".json", ".jsonl", ".toml", ".so", ".h")
-"""How the names of files begin or end, where a command asks for one."""
+"""How the metavars of files begin or end."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add its flags."""
     parser.description = (
         "Print a script that completes commands, flags, files, and the names of operators, models, "
         "update rules, dialects and samples, as they are now."
     )
     parser.add_argument("shell", choices=SHELLS, help="whose script")
-    add_suite(parser)
+    add_options(parser, "suite")
     parser.set_defaults(command=completion)
 
 
 def completion(arguments: argparse.Namespace) -> int:
-    """Print the script; returns the exit code. `arguments.whole` makes the parser of all."""
+    """Print the script; returns the exit code. `whole` makes the parser of all commands."""
     import shtab
 
     parser = arguments.whole()
@@ -60,14 +63,11 @@ IMPLEMENTATION: Final = {
     "zsh": "_gradcheck_impl",
     "fish": "reference torch jax (__fish_complete_suffix .toml)",
 }
-"""What --impl takes that can be known: a module's name cannot."""
+"""Values of --impl that can be listed: modules cannot."""
 
 
 def _names(references: list[str]) -> dict[str, list[str]]:
-    """What may be written behind a flag, by where the parser puts it."""
-    from gradcheck.report import FORMATS
-    from gradcheck.spec.selection import ALL, CERTIFIED, DTYPES, LOW
-
+    """The values of a flag, by the attribute that it sets."""
     suite = suite_of(references)
     points = [s.name for op in suite for s in op.samples]
     points += [s.name for model in suite.models.values() for s in model.sizes]
@@ -92,7 +92,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """The flags and arguments of all commands."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for choice in action._choices_actions:  # shells have room for a few words
+            for choice in action._choices_actions:  # shells show a few words
                 action.choices[choice.dest].description = choice.help
             for below in action.choices.values():
                 yield from _actions(below)
@@ -101,7 +101,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _wanted(action: argparse.Action, names: dict[str, list[str]]) -> dict[str, Any] | None:
-    """What the shells are to offer for a value; None: what the parser says, or nothing."""
+    """The values that shells offer; None: the parser's choices, or nothing."""
     import shtab
 
     metavar = str(action.metavar or "")
@@ -118,7 +118,7 @@ def _wanted(action: argparse.Action, names: dict[str, list[str]]) -> dict[str, A
 
 
 def _words(kind: str, words: list[str]) -> dict[str, Any]:
-    """One of some words."""
+    """A completion by a list of words."""
     function, line = f"_gradcheck_{kind}", " ".join(words)
     body = f'{function}() {{\n  compgen -W "{line}" -- "$1"\n}}\n'
     return {"bash": function, "zsh": f"({line})", "fish": line, "preamble": {"bash": body}}

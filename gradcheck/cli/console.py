@@ -1,39 +1,39 @@
-"""The streams of the command line: what goes to stdout, what is said on stderr, and how."""
+"""The streams of the command line: text for stdout, messages for stderr, colour and width."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from gradcheck.system import descriptors
+from gradcheck.system import process
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
     from typing import Final, TextIO
 
-FORCED: Final = ("FORCE_COLOR", "CLICOLOR_FORCE")
-"""What asks for colour where there is no terminal; 0 asks for nothing."""
-USUAL: Final = 100
-"""Columns of what is no terminal."""
-WIDEST: Final = 160
+COLOR_VARIABLES: Final = ("FORCE_COLOR", "CLICOLOR_FORCE")
+"""Environment variables that ask for colour without a terminal; 0 does not."""
+PIPE_WIDTH: Final = 100
+"""Columns of a stream that is not a terminal."""
+MAX_WIDTH: Final = 160
 """Columns beyond which a line is hard to read."""
 
 
-class Unread(Exception):  # noqa: N818  nobody reads
-    """Whoever reads stdout has seen enough."""
+class ClosedPipe(Exception):  # noqa: N818  not an error
+    """The reader of stdout has closed it."""
 
 
 def open_streams() -> None:
-    """A stream that the caller has closed holds nothing (`<&-`), or swallows all (`>&-`)."""
-    descriptors.fill()
-    for number, name in enumerate(descriptors.STANDARD):
+    """Replace streams that the caller has closed (`<&-`, `>&-`) by empty ones."""
+    process.open_standard()
+    for number, name in enumerate(process.STANDARD):
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def say(text: str) -> None:
-    """One line on stderr, whatever `text` holds; below it, framed, what it quotes after a colon."""
+    """Write one line to stderr; what `text` quotes after a colon and line break stands below it."""
     from gradcheck.results.printed import MARK, lines
     from gradcheck.results.words import clean
 
@@ -43,7 +43,7 @@ def say(text: str) -> None:
 
 
 def tell(text: str, end: str = "\n") -> None:
-    """Lines on stderr, of ours; where it cannot be written, for nobody."""
+    """Write trusted lines to stderr; drop them if it is closed."""
     try:
         print(text, file=sys.stderr, flush=True, end=end)
     except (OSError, ValueError):
@@ -51,10 +51,10 @@ def tell(text: str, end: str = "\n") -> None:
 
 
 def show(text: str) -> bool:
-    """Write to stdout; what its encoding lacks is escaped. False: it cannot be written.
+    """Write to stdout, escaping what its encoding lacks; False if that fails.
 
     Raises:
-        Unread: nobody reads it.
+        ClosedPipe: its reader has closed it.
     """
     encoding = sys.stdout.encoding or "utf-8"
     try:
@@ -62,7 +62,7 @@ def show(text: str) -> bool:
         sys.stdout.flush()
     except BrokenPipeError:
         drop(sys.stdout)
-        raise Unread from None
+        raise ClosedPipe from None
     except OSError as error:
         drop(sys.stdout)
         say(f"stdout: {error.strerror}")
@@ -71,7 +71,7 @@ def show(text: str) -> bool:
 
 
 def drop(stream: TextIO) -> None:
-    """Let the interpreter flush what is left of a stream into nothing."""
+    """Redirect a stream to /dev/null, so that the interpreter can flush it."""
     try:
         number = stream.fileno()
     except (OSError, ValueError):  # it has no descriptor
@@ -82,32 +82,32 @@ def drop(stream: TextIO) -> None:
 
 
 def colored(choice: str) -> bool:
-    """Whether stdout takes colour: "always", "never", or "auto".
+    """Whether stdout gets colour; `choice` is "always", "never" or "auto".
 
-    "auto" is what the environment says (NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE), else
-    whether stdout is a terminal that can do more than print.
+    "auto" follows NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE, then whether stdout is a terminal
+    that can do more than print.
     """
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
         return False
-    if any(os.environ.get(name, "0") not in ("", "0") for name in FORCED):
+    if any(os.environ.get(name, "0") not in ("", "0") for name in COLOR_VARIABLES):
         return True
     return sys.stdout.isatty() and not dumb()
 
 
 def dumb() -> bool:
-    """Whether the terminal can do no more than print: an editor's, say."""
+    """Whether the terminal can only print, as that of an editor."""
     return os.environ.get("TERM") == "dumb"
 
 
 def width(stream: TextIO) -> int:
-    """Columns of a terminal, as far as lines are pleasant to read; 100 for a file or a pipe."""
-    return min(columns(stream), WIDEST) if stream.isatty() else USUAL
+    """Columns of a terminal, at most `MAX_WIDTH`; `PIPE_WIDTH` for a file or a pipe."""
+    return min(columns(stream), MAX_WIDTH) if stream.isatty() else PIPE_WIDTH
 
 
-def columns(stream: TextIO | None, usual: int = USUAL) -> int:
-    """Columns of a terminal, or what COLUMNS says of it; `usual`: of what is none."""
+def columns(stream: TextIO | None, usual: int = PIPE_WIDTH) -> int:
+    """Columns of a terminal, or the value of COLUMNS; `usual` for other streams."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:
         return int(said)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from gradcheck import report
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_color
-from gradcheck.cli.outcome import INTERNAL, INTERRUPTED, OK, USAGE
+from gradcheck.cli.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.options import suite_of
+from gradcheck.cli.reports import page_options
 from gradcheck.errors import UsageError
+from gradcheck.report.page import Page
 from gradcheck.results.ci_safe import heard
+from gradcheck.spec.choice import Choice
+from gradcheck.system.atomic_io import create
 
 if TYPE_CHECKING:
-    from gradcheck.report.page import Page
     from gradcheck.results.run import Run
     from gradcheck.run.plan import Plan
 
@@ -26,7 +31,7 @@ SHOWN: Final = {
     ("rms_norm", "w"): "pass",
     ("relu", "vjp"): "crash",
 }
-"""What each gradient must come to for the demo to show what it says."""
+"""The verdict that the demo expects for each gradient."""
 SEEN: Final = (
     ("silu", "PASS: every element is within its bound, and the true derivative is known well "
      "enough to say so. The certificate counts wrong answers that the same checks would have "
@@ -54,7 +59,7 @@ COPIED: Final = """\
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add its flags."""
     parser.description = (
         "Judge three bundled kernels: one is right, one is wrong, one crashes. It needs no "
         "compiler, reads and writes no file, and takes about two seconds."
@@ -63,7 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--copy", type=Path, metavar="DIR",
         help=f"instead: write the kernels to DIR/{FILE}, to play with; DIR is made",
     )  # fmt: skip
-    add_color(parser)
+    add_options(parser, "color")
     parser.set_defaults(command=demo)
 
 
@@ -71,20 +76,15 @@ def demo(arguments: argparse.Namespace) -> int:
     """Judge the kernels, or copy them; returns the exit code."""
     if arguments.copy is not None:
         return _copy(arguments.copy)
-    from gradcheck import report
-    from gradcheck.report.page import Page
     from gradcheck.run.execute import execute
 
     with heard():
         found = execute(_plan())
-    how: dict[str, Any] = {
-        "color": console.colored(arguments.color),
-        "width": console.width(sys.stdout),
-    }
+    how = page_options(arguments)
     judged = report.render(found, "terminal", **how)
     if not found.complete:
         return INTERRUPTED
-    if not _as_it_should(found):
+    if not _as_expected(found):
         console.show(judged)
         console.say("this is not what the demo should show; please report it")
         return INTERNAL
@@ -92,17 +92,15 @@ def demo(arguments: argparse.Namespace) -> int:
 
 
 def _explained(page: Page) -> str:
-    """What was seen, and what to type next."""
+    """What the demo has shown, and what to type next."""
     seen = page.listed("What you have seen", SEEN)
     after = page.listed("What to type next", NEXT)
     return "\n".join([*seen, "", *after, "", *page.wrap(EXIT), ""])
 
 
 def _plan() -> Plan:
-    """The kernels at one sample each; their contract is left out, for brevity."""
-    from gradcheck.cli.flags import suite_of
+    """The kernels at one sample each, without their contract, for brevity."""
     from gradcheck.run.plan import Plan
-    from gradcheck.spec.choice import Choice
 
     suite = suite_of([])
     ops = sorted({op for op, _ in SHOWN})
@@ -118,20 +116,16 @@ def _plan() -> Plan:
     )
 
 
-def _as_it_should(found: Run) -> bool:
+def _as_expected(found: Run) -> bool:
     return {(r.case.op, r.finding.name): r.finding.verdict.value for r in found.results} == SHOWN
 
 
 def _copy(folder: Path) -> int:
-    """Write the kernels; what is there is never overwritten.
+    """Write the kernels, without overwriting anything.
 
     Raises:
         UsageError: they cannot be written.
     """
-    from importlib.resources import files
-
-    from gradcheck.system.atomic_io import create
-
     path = folder / FILE
     text = (files("gradcheck.demo") / FILE).read_text(encoding="utf-8")
     try:

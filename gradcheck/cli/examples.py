@@ -16,15 +16,6 @@ FIRST: Final[Rows] = (
     ("gradcheck run --impl gradcheck.toml", "... and judge it"),
     ("gradcheck COMMAND --help", "flags and examples of one command"),
 )
-CODES: Final[Rows] = (
-    ("0", "all as expected"),
-    ("1", "gate failed"),
-    ("2", "usage, or a file that cannot be read or written"),
-    ("3", "an implementation could not be loaded"),
-    ("4", "nothing was checked"),
-    ("5", "internal error, or an invalid case"),
-    ("130", "interrupted"),
-)
 OF: Final[Mapping[str, Rows]] = {
     "demo": (
         ("gradcheck demo", "judge them"),
@@ -136,7 +127,7 @@ CODES_OF: Final[Mapping[str, Rows]] = {
 
 
 def text(title: str, rows: Rows) -> str:
-    """Rows as an epilog that `gradcheck.cli.parsing` lays out: a tab between the columns."""
+    """Rows as an epilog that `gradcheck.cli.parser` lays out: a tab between the columns."""
     return "\n".join([f"{title}:", *(f"{command}\t{what}" for command, what in rows)])
 
 

@@ -7,20 +7,21 @@ import os
 from pathlib import Path
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_jobs, add_seed, add_selection, add_suite, choice, suite_of
-from gradcheck.cli.outcome import NOTHING, OK, USAGE, targets_of
-from gradcheck.cli.planned import convention_of
-from gradcheck.cli.progress import Progress, add_progress
-from gradcheck.cli.published import add_output
-from gradcheck.cli.run import carry_out
+from gradcheck.cli.exit_codes import NOTHING, OK, USAGE
+from gradcheck.cli.options import add, add_sections, choice, suite_of
+from gradcheck.cli.progress import Progress
+from gradcheck.cli.reports import targets_of
+from gradcheck.cli.run import carry_out, convention_of
 from gradcheck.errors import UsageError
+from gradcheck.results.words import plural
+from gradcheck.run.options import REPORTS, SELECTION
 from gradcheck.spec.selection import dtypes_of
 
 LAYOUTS = ("bin", "npz")
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
-    """Flags of `export`."""
+    """Add the flags of `export`."""
     parser.description = (
         "Write the cases of operators as requests on file, for code that is not bound: its author "
         "computes the gradients in whatever way, and `gradcheck judge` reads them."
@@ -31,25 +32,25 @@ def add_export(parser: argparse.ArgumentParser) -> None:
         help="bin: a folder per request, raw bytes, for any language (default); npz: a file per "
         "request, for NumPy",
     )  # fmt: skip
-    add_selection(parser, "all")
-    parser.add_argument(
-        "--dtype", action="append", default=[], metavar="DTYPE",
+    add_sections(parser, SELECTION, default="all")
+    add(
+        parser, "dtype",
         help="float64, float32, float16, bfloat16, all (repeat); default: float64 and float32",
     )  # fmt: skip
-    add_seed(parser)
-    add_progress(parser)
+    add(parser, "seed")
+    add(parser, "quiet", help="no progress on stderr")
+    add(parser, "progress")
     parser.set_defaults(command=export)
 
 
 def add_judge(parser: argparse.ArgumentParser) -> None:
-    """Flags of `judge`."""
+    """Add the flags of `judge`."""
     parser.description = "Judge the answers that lie in a folder which `gradcheck export` wrote."
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder, with its answers")
-    add_suite(parser)
-    parser.add_argument("--convention", default="", metavar="SYSTEM",
-                        help="on kinks accept only what this system returns")  # fmt: skip
-    add_jobs(parser)
-    add_output(parser)
+    add(parser, "suite")
+    add(parser, "convention", help="on kinks accept only what this system returns")
+    add(parser, "jobs")
+    add_sections(parser, REPORTS)
     parser.set_defaults(command=judge)
 
 
@@ -58,7 +59,6 @@ def export(arguments: argparse.Namespace) -> int:
     if arguments.model or arguments.rule:
         raise UsageError("operators are exported; leave --model and --rule out")
     dtypes = dtypes_of(arguments.dtype)
-    from gradcheck.results.words import plural
     from gradcheck.run import export as exporting
 
     suite = suite_of(arguments.suite)
@@ -107,6 +107,6 @@ def judge(arguments: argparse.Namespace) -> int:
 
 
 def _word(folder: Path) -> str:
-    """What `--impl` calls the folder; "./torch" is no framework."""
+    """The folder as `--impl` takes it: "./torch", since "torch" is a framework."""
     word = str(folder)
     return word if os.sep in word else f".{os.sep}{word}"

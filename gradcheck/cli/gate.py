@@ -1,61 +1,34 @@
-"""What a run is held against, and how strictly: the flags of the gate, and what they make of it."""
+"""The gate of a run: its requirements, its baseline, and its exit code."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradcheck.cli import console
-from gradcheck.cli.outcome import exit_code
+from gradcheck.cli.exit_codes import exit_code
 from gradcheck.errors import UsageError
 from gradcheck.results.required import asked, check_known, refuse_left_out
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gradcheck.cli.outcome import Target
     from gradcheck.results.baseline.entry import Baseline
     from gradcheck.results.run import Run
     from gradcheck.run.plan import Plan
     from gradcheck.spec.suite import Suite
 
 
-def add_gate(parser: argparse.ArgumentParser) -> None:
-    """What is known, and whether anything else fails."""
-    group = parser.add_argument_group("the gate")
-    group.add_argument(
-        "--baseline", type=Path, metavar="FILE",
-        help="failures that are known (`gradcheck baseline write FILE`): the gate fails on "
-        "anything else, and on a listed one that passes",
-    )  # fmt: skip
-    add_require(group)
-    group.add_argument(
-        "--exit-zero", action="store_true",
-        help="exit with 0 where the gate fails; reports say `fail` all the same, and what cannot "
-        "be judged keeps its code",
-    )  # fmt: skip
-
-
-def add_require(parser: argparse._ActionsContainer) -> None:
-    """What has to be answered."""
-    parser.add_argument(
-        "--require", action="append", default=[], metavar="GLOB",
-        help="operators, models or rules that have to pass, or to fail as the baseline says: there "
-        "the gate fails on UNSUPPORTED, UNBOUND and SKIP, too; OP or OP/DIALECT (repeat)",
-    )  # fmt: skip
-
-
 def requiring(plan: Plan, arguments: argparse.Namespace) -> Plan:
-    """A plan with what --require names of it.
+    """The plan with the names that --require matches in it.
 
-    What a project requires, and the command line leaves out, is not required of this run.
+    A project's requirement that the command line does not select is dropped, with a line on stderr.
 
     Raises:
-        UnknownNameError: nothing of the suite matches.
-        UsageError: nothing that is selected does.
+        UnknownNameError: a glob matches nothing of the suite.
+        UsageError: a glob of the command line matches nothing that is selected.
     """
     globs = list(dict.fromkeys(arguments.require))
     if not globs:
@@ -76,10 +49,10 @@ def requiring(plan: Plan, arguments: argparse.Namespace) -> Plan:
 
 
 def required_of(found: Run, arguments: argparse.Namespace, suite: Callable[[], Suite]) -> Run:
-    """A run that was stored, with what --require names, if anything, in place of what was required.
+    """A stored run, whose requirements --require replaces, if it is given.
 
     Raises:
-        UnknownNameError: nothing of the suite matches.
+        UnknownNameError: a glob matches nothing of the suite.
     """
     globs = tuple(dict.fromkeys(arguments.require))
     if not globs:
@@ -89,11 +62,13 @@ def required_of(found: Run, arguments: argparse.Namespace, suite: Callable[[], S
     return replace(found, header=replace(found.header, require=globs))
 
 
-def baseline_of(arguments: argparse.Namespace, targets: Sequence[Target]) -> Baseline | None:
-    """What --baseline names, read before anything is done.
+def baseline_of(
+    arguments: argparse.Namespace, targets: Sequence[tuple[Path, str]]
+) -> Baseline | None:
+    """The baseline that --baseline names, read before anything is judged.
 
     Raises:
-        UsageError: it is no baseline, or a report would overwrite it.
+        UsageError: it is not a baseline, or a report would overwrite it.
     """
     if arguments.baseline is None:
         return None
@@ -107,7 +82,7 @@ def baseline_of(arguments: argparse.Namespace, targets: Sequence[Target]) -> Bas
 
 
 def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
-    """A run with what a baseline makes of it today."""
+    """The run with the expectations of a baseline, as of today."""
     from gradcheck.results.baseline import clock
     from gradcheck.results.baseline.apply import applied
     from gradcheck.results.baseline.scope import Scope
@@ -116,9 +91,13 @@ def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
 
 
 def code_of(found: Run, *, written: bool, exit_zero: bool = False) -> int:
-    """The exit code of a run; `written`: every report of it was; `exit_zero`: the gate is open."""
-    from gradcheck.results.verdict import Verdict
+    """The exit code of a run.
 
+    Args:
+        found: the run.
+        written: whether every report of it was written.
+        exit_zero: whether a closed gate counts as open.
+    """
     return exit_code(
         complete=found.complete or found.halted,
         invalid=bool(found.footer.counts[Verdict.INVALID]),

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
+from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_suite, suite_of
-from gradcheck.cli.outcome import OK, USAGE
-from gradcheck.cli.workflow import SERVICES, workflow
+from gradcheck.cli.exit_codes import OK, USAGE
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.options import project_of, suite_of
 from gradcheck.errors import UsageError
+from gradcheck.results.words import clean, plural
+from gradcheck.system.atomic_io import create
+from gradcheck.system.user_modules import here
 
 if TYPE_CHECKING:
     from gradcheck.implementations.manifest.suggest import Suggestion
 
 KINDS: Final = ("c", "python", "process")
-NAMED: Final = 8
-"""Functions that were not recognised and are named."""
+MAX_LISTED: Final = 8
+"""Functions named that were not recognised."""
 MANIFEST: Final = "gradcheck.toml"
 BASELINE: Final = "known-failures.toml"
-"""What a workflow takes up where it is there, and the project names no other."""
-NOBODY: Final = "gradcheck's own reference (name yours with --impl)"
+"""The baseline of a workflow, where it exists and the project names no other."""
+NO_IMPLEMENTATION: Final = "gradcheck's own reference (name yours with --impl)"
+SERVICES: Final = {
+    "github": Path(".github/workflows/gradcheck.yml"),
+    "gitlab": Path(".gitlab-ci.yml"),
+}
+"""Where each service looks for its workflow."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add its flags."""
     parser.description = (
         "Write a manifest for --impl. From a C library it takes the functions and, from debug "
         "information or a header, their prototypes; by their names it guesses operators and what "
@@ -46,8 +57,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ci", choices=tuple(SERVICES), help="a workflow that judges --impl on every change"
     )
-    parser.add_argument(
-        "--impl", action="append", default=[], metavar="WHOSE",
+    add_options(
+        parser, "impl",
         help="with --ci: whose code, as for `gradcheck run` (repeat); default: what "
         "[tool.gradcheck] names, or gradcheck.toml",
     )  # fmt: skip
@@ -55,7 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--install", default="", metavar="WHAT",
         help="with --ci: what pip installs there; default: the gradcheck that is installed here",
     )  # fmt: skip
-    add_suite(parser)
+    add_options(parser, "suite")
     parser.set_defaults(command=init)
 
 
@@ -78,7 +89,6 @@ def init(arguments: argparse.Namespace) -> int:
         raise UsageError(f"-o {path}: it exists; remove it, or name another with -o")
 
     from gradcheck.implementations.manifest.suggest import suggest_c, template
-    from gradcheck.system.atomic_io import create
 
     if kind == "c":
         found = suggest_c(library, header, path, suite_of(arguments.suite))
@@ -92,12 +102,11 @@ def init(arguments: argparse.Namespace) -> int:
 
 
 def _told(found: Suggestion, path: Path, kind: str) -> str:
-    """What was written, and what is to be done before it is right."""
+    """What was written, and what the user still has to do."""
     run = f"    gradcheck run --impl {path}\n"
     if kind != "c":
         return f"{path} is written; fill it in, then\n{run}"
     from gradcheck.implementations.manifest.suggest import CONFIRM
-    from gradcheck.results.words import clean, plural
 
     names = list(dict.fromkeys(found.bound))
     bound = (
@@ -107,8 +116,8 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
     )
     lines = [f"{path} is written. It binds {bound}."]
     if found.open:
-        more = ", …" if len(found.open) > NAMED else ""
-        lines.append(f"Not recognised: {clean(', '.join(found.open[:NAMED]))}{more}.")
+        more = ", …" if len(found.open) > MAX_LISTED else ""
+        lines.append(f"Not recognised: {clean(', '.join(found.open[:MAX_LISTED]))}{more}.")
     guesses = found.text.count(CONFIRM)
     if guesses:
         lines.append(f"{plural(guesses, 'line')} marked `confirm`: a guess; look at each.")
@@ -122,9 +131,6 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
 
 def _workflow(arguments: argparse.Namespace) -> int:
     """Write a workflow; returns the exit code."""
-    from gradcheck.cli.config import project_of
-    from gradcheck.system.user_modules import here
-
     if arguments.lib or arguments.header or arguments.kind:
         raise UsageError("--ci writes a workflow; --lib, --header and --kind are for a manifest")
     usual = SERVICES[arguments.ci]
@@ -146,7 +152,7 @@ def _workflow(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{path}: {error.strerror}") from error
     whose = " ".join(implementations)
     if not whose:
-        whose = "what [tool.gradcheck] names" if "impl" in given else NOBODY
+        whose = "what [tool.gradcheck] names" if "impl" in given else NO_IMPLEMENTATION
     commit = [str(path), *filter(None, [baseline])]
     commit += [name for name in implementations if name.endswith(".toml")]
     shown = [
@@ -159,10 +165,68 @@ def _workflow(arguments: argparse.Namespace) -> int:
 
 
 def _beside(service: str, path: Path) -> str:
-    """What to do where there is a file already."""
+    """What to do where the workflow exists already."""
     if service == "gitlab":
         return (
             "write another with -o gradcheck.gitlab-ci.yml, and name it in that one: "
             "include: [{local: gradcheck.gitlab-ci.yml}]"
         )
     return f"remove it, or write another with -o {path.with_name('gradcheck-2.yml')}"
+
+
+def workflow(service: str, implementations: Sequence[str], baseline: str, install: str) -> str:
+    """The text of a workflow that judges these implementations.
+
+    Args:
+        service: one of `SERVICES`.
+        implementations: as `--impl` takes them; none: what the project names, or the reference.
+        baseline: the file of known failures; empty: none but the project's.
+        install: the requirement for pip; empty: the gradcheck that is installed here.
+
+    Raises:
+        UsageError: a word cannot stand in a workflow, or CI cannot install this gradcheck.
+    """
+    template = resources.files("gradcheck.cli") / "templates" / f"{service}.yml"
+    command = ["gradcheck", "run", *(f"--impl={_checked(name)}" for name in implementations)]
+    if baseline:
+        command.append(f"--baseline={baseline}")
+    text = template.read_text("utf-8")
+    text = text.replace("<<install>>", shlex.quote(_checked(install or installed())))
+    return text.replace("<<command>>", shlex.join(command))
+
+
+def _checked(word: str) -> str:
+    """A word for a workflow, in which services replace expressions such as `${{ … }}`.
+
+    Raises:
+        UsageError: it contains one, or is blank.
+    """
+    if not word.isprintable() or "${{" in word or not word.strip():
+        raise UsageError(f"{word!r} cannot stand in a workflow; name a file or a module without it")
+    return word
+
+
+def installed() -> str:
+    """The requirement by which pip installs this gradcheck elsewhere.
+
+    Source: PEP 610, the origin of a distribution.
+
+    Raises:
+        UsageError: it was installed from a folder of this machine.
+    """
+    from importlib import metadata  # door: it takes as long as a help text
+
+    try:
+        found = metadata.distribution("gradcheck")
+        origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        origin = {"dir_info": {}}
+    if not origin:  # an index: its name and version are enough
+        return f"gradcheck=={found.version}"
+    control = origin.get("vcs_info", {})
+    if control.get("vcs") and control.get("commit_id"):
+        return f"gradcheck @ {control['vcs']}+{origin['url']}@{control['commit_id']}"
+    raise UsageError(
+        "this gradcheck was installed from a folder of this machine, which CI does not have; say "
+        "what pip is to install there, as in --install 'git+https://HOST/OWNER/gradcheck@COMMIT'"
+    )

@@ -1,4 +1,4 @@
-"""The command line: which command, and what becomes of an error. `--help` imports nothing heavy."""
+"""The command line: its commands, and the exit code of an error. `--help` imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import os
 import sys
 
 from gradcheck.cli import console, examples
-from gradcheck.cli.outcome import INTERNAL, INTERRUPTED, OK, USAGE
-from gradcheck.cli.parsing import Parser, mention
+from gradcheck.cli.exit_codes import HELP, INTERNAL, INTERRUPTED, OK, USAGE
+from gradcheck.cli.parser import Parser, mention
 from gradcheck.errors import GradcheckError
+from gradcheck.system.process import as_ctrl_c
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
@@ -24,18 +25,18 @@ COMMANDS: Final = (
     ("list", "listing:add_list", "operators, models and update rules"),
     ("explain", "listing:add_explain", "what one check consists of"),
     ("init", "init:add", "a first manifest for a C library or a program"),
-    ("report", "report:add", "a run on file, rendered again"),
-    ("merge", "merge:add", "shards of a run as one"),
+    ("report", "stored:add_report", "a run on file, rendered again"),
+    ("merge", "stored:add_merge", "shards of a run as one"),
     ("baseline", "baseline:add", "failures that are known, and no others"),
-    ("diff", "diff:add", "what changed between two runs"),
+    ("diff", "stored:add_diff", "what changed between two runs"),
     ("power", "power:add", "prove that every check can fail"),
     ("export", "export:add_export", "cases on file, for code that is not bound"),
     ("judge", "export:add_judge", "the answers to them"),
     ("probe", "probe:add", "lint a program that speaks the protocol"),
-    ("schema", "schema:add", "what a JSON report holds"),
+    ("schema", "listing:add_schema", "what a JSON report holds"),
     ("completion", "completion:add", "a script for bash, zsh or fish"),
 )
-"""Name, the function in `gradcheck.cli` that adds its flags, and its line in the list."""
+"""Name, the function in `gradcheck.cli` that adds its flags, and its line in `--help`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.tell("gradcheck: interrupted")
         return INTERRUPTED
-    except console.Unread:  # `gradcheck … | head`
+    except console.ClosedPipe:  # `gradcheck … | head`
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  1 would say that the gate failed
         if isinstance(error, FileNotFoundError) and not os.path.exists(os.curdir):  # noqa: PTH110
@@ -63,13 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.say(f"internal error: {type(error).__name__}: {error}; please report it")
         return INTERNAL
     finally:
-        console.tell("", end="")  # a log that nobody reads any more is no other exit code
+        console.tell("", end="")  # a closed stderr does not change the exit code
 
 
 def _carried_out(words: Sequence[str]) -> int:
-    """Run the command; what asks it to end is Ctrl-C: report what is known, leave nothing."""
-    from gradcheck.system.interrupts import as_ctrl_c
-
+    """Run the command; every signal that ends it acts as Ctrl-C."""
     with as_ctrl_c():
         arguments, unknown = _parser(words).parse_known_args(words)
         if unknown:
@@ -79,9 +78,9 @@ def _carried_out(words: Sequence[str]) -> int:
 
 
 def _parser(words: Sequence[str] | None = None) -> Parser:
-    """What reads a command line; of commands not among `words`, it knows the names alone."""
+    """The parser; of commands that are not among `words` it knows the names alone."""
     first = examples.text("first steps", examples.FIRST)
-    codes = examples.text("exit codes", examples.CODES)
+    codes = examples.text("exit codes", HELP)
     parser = Parser(
         prog="gradcheck",
         description="Judge hand-written backward passes against the true derivative.",

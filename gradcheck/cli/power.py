@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import (
-    add_executor,
-    add_jobs,
-    add_seed,
-    add_suite,
-    executor_of,
-    suite_of,
-    workers_of,
-)
-from gradcheck.cli.outcome import exit_code, publish, refuse_formats, targets_of
-from gradcheck.cli.progress import Progress, add_progress
+from gradcheck.cli.exit_codes import exit_code
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.options import check_executor, suite_of, workers_of
+from gradcheck.cli.progress import Progress
+from gradcheck.cli.reports import publish, refuse_formats, targets_of
 from gradcheck.errors import UsageError
 from gradcheck.results.ci_safe import heard
 from gradcheck.spec.selection import DTYPES, LOW, dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.power.score import Part
+    from gradcheck.spec.suite import Suite
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add its flags."""
     parser.description = (
         "Put impostors (zeros, the cotangent, NaN, …), the suite's mutants and mutants of narrow "
         "numbers (made from the specs) to the same judgement as everybody's code, sample by "
@@ -65,166 +63,137 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="instead: round what every operator and every stage of a model gets, keeps and gives "
         "to TF32, bfloat16, float16 and float32, and tell what cannot be seen and why",
     )  # fmt: skip
-    add_suite(parser)
+    add_options(parser, "suite")
     parser.add_argument(
         "--dtype", action="append", default=[], metavar="DTYPE",
         help="float64, float32 (repeat); default: both",
     )  # fmt: skip
-    add_seed(parser)
+    add_options(parser, "seed")
     parser.add_argument(
         "--part", default="1/1", metavar="I/N",
         help="only the I-th of N fixed parts of the wrong answers",
     )  # fmt: skip
-    add_jobs(parser)
-    add_executor(parser)
+    add_options(parser, "jobs", "executor", "scheduler")
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE",
         help="write a report with all kill matrices: .md .json .txt (repeat)",
     )  # fmt: skip
-    add_progress(parser)
+    add_options(parser, "quiet", help="no progress on stderr")
+    add_options(parser, "progress")
     parser.set_defaults(command=power)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of mutation runs: its report, the flags that it refuses, and its page.
+
+    `options` of the page are the terminal's width, and whether a long report is shortened.
+    """
+
+    kind: str
+    page: str
+    refuses: tuple[str, ...] = ()
+    says: str = ""
+    dtypes: bool = True
+    options: tuple[str, ...] = ()
+
+
+OPERATORS: Final = Kind(kind="operators", page="power", options=("width", "short"))
+MODELS: Final = Kind(
+    kind="models", page="fault", options=("width", "short"), refuses=("op", "rule", "part"),
+    says="--model plants faults in models; leave --op, --rule and --part out",
+)  # fmt: skip
+RULES: Final = Kind(
+    kind="rules", page="rule_power", dtypes=False, refuses=("op", "dtype", "part"),
+    says="--rule attacks update rules; leave --op, --dtype and --part out",
+)  # fmt: skip
+CONTRACTS: Final = Kind(
+    kind="contracts", page="contract_power", dtypes=False, refuses=("op", "dtype", "part"),
+    says="--contract attacks contracts; leave --op, --dtype and --part out",
+)  # fmt: skip
+NARROW: Final = Kind(
+    kind="narrow", page="narrow", refuses=("rule", "contract", "diagnosis", "part"),
+    says="--narrow rounds in operators and models; leave --rule, --contract, --diagnosis and "
+    "--part out",
+)  # fmt: skip
+
+
 def power(arguments: argparse.Namespace) -> int:
-    """Attack operators, models, update rules or contracts; returns the exit code."""
+    """Judge wrong answers of the kind that the flags select; returns the exit code."""
     if arguments.contract and (arguments.model or arguments.rule):
         raise UsageError("--contract attacks contracts alone; leave --model and --rule out")
     here = arguments.rule or arguments.contract
-    if executor_of(arguments)["executor"] != "local" and here:
+    check_executor(arguments)
+    if arguments.executor != "local" and here:
         raise UsageError("--rule and --contract take seconds, here; leave --executor out")
     if arguments.black_box and not arguments.diagnosis:
         raise UsageError("--black-box diagnoses mutants; add --diagnosis")
     if arguments.narrow:
-        return _narrow(arguments)
+        return _mutate(arguments, NARROW)
     if arguments.diagnosis:
         return _diagnoses(arguments)
     if arguments.model:
-        return _models(arguments)
+        return _mutate(arguments, MODELS)
     if arguments.rule:
-        return _rules(arguments)
+        return _mutate(arguments, RULES)
     if arguments.contract:
-        return _contracts(arguments)
-    return _operators(arguments)
+        return _mutate(arguments, CONTRACTS)
+    return _mutate(arguments, OPERATORS)
 
 
-def _operators(arguments: argparse.Namespace) -> int:
+def _mutate(arguments: argparse.Namespace, kind: Kind) -> int:
+    unused = {"part": arguments.part == "1/1"}
+    if any(not unused.get(flag, not getattr(arguments, flag)) for flag in kind.refuses):
+        raise UsageError(kind.says)
     targets = targets_of(arguments.outputs)
-    dtypes = _dtypes(arguments)
+    dtypes = _dtypes(arguments) if kind.dtypes else ()
     part = _part(arguments.part)
 
-    from gradcheck.power.run import Attack, attack
-    from gradcheck.report import power as pages
+    from gradcheck.power.mutation import MutationPlan, run  # door: it imports NumPy
 
+    pages = import_module(f"gradcheck.report.{kind.page}")
     refuse_formats(targets, pages.FORMATS, "power")
     suite = suite_of(arguments.suite)
-    plan = Attack(
+    here = kind in (RULES, CONTRACTS, NARROW)
+    plan = MutationPlan(
+        kind=kind.kind,
         suites=tuple(arguments.suite),
-        ops=tuple(spec.name for spec in suite.select(arguments.op)),
+        names=tuple(dict.fromkeys(_names(arguments, kind, suite))),
         dtypes=tuple(dtypes),
         seed=arguments.seed,
         part=part,
-        jobs=arguments.jobs,
+        jobs=1 if here else arguments.jobs,
     )
     progress = Progress(arguments)
     with heard():
-        found = attack(plan, progress, workers_of(arguments))
+        found = run(plan, progress, None if here else workers_of(arguments))
     progress.clear()
-    written = publish(found, targets, pages.render, width=console.width(sys.stdout), short=True)
+    options = {"width": console.width(sys.stdout), "short": True}
+    shown = {name: options[name] for name in kind.options}
+    written = publish(found, targets, pages.render, **shown)
     return exit_code(
         complete=found.complete,
-        invalid=any(score.troubles or score.useless for score in found.scores),
+        invalid=found.invalid,
         written=written,
-        checked=any(score.trials or score.alarms for score in found.scores),
+        checked=found.checked,
         passed=found.sound,
     )
 
 
-def _models(arguments: argparse.Namespace) -> int:
-    if arguments.op or arguments.rule or arguments.part != "1/1":
-        raise UsageError("--model plants faults in models; leave --op, --rule and --part out")
-    targets = targets_of(arguments.outputs)
-    dtypes = _dtypes(arguments)
+def _names(arguments: argparse.Namespace, kind: Kind, suite: Suite) -> Iterator[str]:
+    """The operators, models or update rules whose wrong answers are judged."""
+    if kind is CONTRACTS:
+        from gradcheck.power.contract import contract_mutants_of
 
-    from gradcheck.power.model import FaultPlan, sow
-    from gradcheck.report import fault as pages
-
-    refuse_formats(targets, pages.FORMATS, "power")
-    suite = suite_of(arguments.suite)
-    plan = FaultPlan(
-        suites=tuple(arguments.suite),
-        models=tuple(dict.fromkeys(c.spec.name for c in suite.model_cases(arguments.model))),
-        dtypes=tuple(dtypes),
-        seed=arguments.seed,
-        jobs=arguments.jobs,
-    )
-    progress = Progress(arguments)
-    with heard():
-        harvest = sow(plan, progress, workers_of(arguments))
-    progress.clear()
-    written = publish(harvest, targets, pages.render, width=console.width(sys.stdout), short=True)
-    return exit_code(
-        complete=harvest.complete,
-        invalid=any(score.troubles for score in harvest.scores),
-        written=written,
-        checked=bool(harvest.sown),
-        passed=harvest.sound,
-    )
-
-
-def _rules(arguments: argparse.Namespace) -> int:
-    if arguments.op or arguments.dtype or arguments.part != "1/1":
-        raise UsageError("--rule attacks update rules; leave --op, --dtype and --part out")
-    targets = targets_of(arguments.outputs)
-
-    from gradcheck.power.rule import attack_rules
-    from gradcheck.report import rule_power as pages
-
-    refuse_formats(targets, pages.FORMATS, "power")
-    suite = suite_of(arguments.suite)
-    cases = suite.rule_cases(arguments.rule, seed=arguments.seed)
-    found = attack_rules(suite, cases, arguments.seed)
-    written = publish(found, targets, pages.render)
-    return exit_code(written=written, checked=bool(found.kills), passed=found.sound)
-
-
-def _contracts(arguments: argparse.Namespace) -> int:
-    if arguments.op or arguments.dtype or arguments.part != "1/1":
-        raise UsageError("--contract attacks contracts; leave --op, --dtype and --part out")
-    targets = targets_of(arguments.outputs)
-
-    from gradcheck.power.contract import attack_contracts
-    from gradcheck.report import contract_power as pages
-
-    refuse_formats(targets, pages.FORMATS, "power")
-    found = attack_contracts(suite_of(arguments.suite), arguments.seed)
-    written = publish(found, targets, pages.render)
-    return exit_code(written=written, checked=bool(found.killed), passed=found.sound)
-
-
-def _narrow(arguments: argparse.Namespace) -> int:
-    if arguments.rule or arguments.contract or arguments.diagnosis or arguments.part != "1/1":
-        raise UsageError(
-            "--narrow rounds in operators and models; leave --rule, --contract, --diagnosis and "
-            "--part out"
-        )
-    targets = targets_of(arguments.outputs)
-    dtypes = _dtypes(arguments)
-
-    from gradcheck.power.narrow_table import narrow_power
-    from gradcheck.report import narrow as pages
-
-    refuse_formats(targets, pages.FORMATS, "power")
-    suite = suite_of(arguments.suite)
-    every = not (arguments.op or arguments.model)
-    ops = [spec.name for spec in suite.select(arguments.op) if arguments.op or every]
-    cases = suite.model_cases(arguments.model) if arguments.model or every else []
-    models = list(dict.fromkeys(case.spec.name for case in cases))
-    progress = Progress(arguments)
-    with heard():
-        found = narrow_power(suite, ops, models, dtypes, arguments.seed, progress)
-    progress.clear()
-    written = publish(found, targets, pages.render)
-    return exit_code(written=written, checked=bool(found.outcomes), passed=found.sound)
+        yield from (mutant.op for mutant in contract_mutants_of(suite))
+    elif kind is RULES:
+        yield from (case.spec.name for case in suite.rule_cases(arguments.rule))
+    else:
+        every = kind is NARROW and not (arguments.op or arguments.model)
+        if kind is OPERATORS or arguments.op or every:
+            yield from (spec.name for spec in suite.select(arguments.op))
+        if kind is not OPERATORS and (arguments.model or every):
+            yield from (case.spec.name for case in suite.model_cases(arguments.model))
 
 
 def _diagnoses(arguments: argparse.Namespace) -> int:

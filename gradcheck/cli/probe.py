@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_suite, suite_of
-from gradcheck.cli.outcome import GATE, OK, USAGE
+from gradcheck.cli.exit_codes import GATE, OK, USAGE
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.options import suite_of
 from gradcheck.errors import UsageError
 from gradcheck.system.user_modules import here
 
@@ -15,7 +16,7 @@ LEVELS = ("frames", "jsonl", "oneshot")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Flags of `probe`."""
+    """Add its flags."""
     parser.description = (
         "Start a program that speaks GRADCHECK/1, send it every message that there is and some "
         "that there are not, broken ones included, and say what it does badly."
@@ -23,15 +24,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--level", choices=LEVELS, default="frames", help="how messages travel; default frames"
     )
-    parser.add_argument(
-        "--op", action="append", default=[], metavar="GLOB",
-        help="ask only for operators that match (repeat); default: all that it offers",
-    )  # fmt: skip
-    parser.add_argument(
-        "--timeout", type=float, default=10.0, metavar="S",
+    add_options(
+        parser, "op", help="ask only for operators that match (repeat); default: all that it offers"
+    )
+    add_options(
+        parser, "timeout", type=float, default=10.0,
         help="seconds that an answer may take; default 10",
     )  # fmt: skip
-    add_suite(parser)
+    add_options(parser, "suite")
     parser.add_argument("program", nargs="+", metavar="CMD", help="after --: the program")
     parser.set_defaults(command=probe)
 
@@ -41,14 +41,13 @@ def probe(arguments: argparse.Namespace) -> int:
     ok = arguments.timeout > 0
     if not ok:
         raise UsageError(f"--timeout {arguments.timeout:g}: nothing answers in no time")
-    from gradcheck.cli.conformance import report as page
-    from gradcheck.cli.conformance.check import Outcome
+    from gradcheck.cli.conformance.check import Outcome, line, summary
     from gradcheck.implementations.manifest.operation import Program
 
     if arguments.level == "oneshot":
-        from gradcheck.cli.conformance.probe_oneshot import probe as checks_of
+        from gradcheck.cli.conformance.oneshot import checks
     else:
-        from gradcheck.cli.conformance.probe import probe as checks_of
+        from gradcheck.cli.conformance.session import checks
 
     suite = suite_of(arguments.suite)
     command = tuple(arguments.program)
@@ -59,12 +58,12 @@ def probe(arguments: argparse.Namespace) -> int:
         level=arguments.level,
         timeout=arguments.timeout,
     )
-    checks = []
+    found = []
     written = True
-    for check in checks_of(program, suite, arguments.op):
-        checks.append(check)
-        written &= console.show(page.line(check))
-    written &= console.show(page.summary(checks))
+    for check in checks(program, suite, arguments.op):
+        found.append(check)
+        written &= console.show(line(check))
+    written &= console.show(summary(found))
     if not written:
         return USAGE
-    return GATE if any(check.outcome is Outcome.FAIL for check in checks) else OK
+    return GATE if any(check.outcome is Outcome.FAIL for check in found) else OK

@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: one line that a terminal rewrites, or now and then one for a log."""
+"""Observers of a run: progress on stderr, and logs that grow with it."""
 
 from __future__ import annotations
 
@@ -6,40 +6,35 @@ import argparse
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
 from gradcheck.cli import console
+from gradcheck.results.run import AT_FIRST, AT_MOST
 
 if TYPE_CHECKING:
     from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Header
-    from gradcheck.run.execute import Witness
+    from gradcheck.results.run import Header, Run
+    from gradcheck.results.stored.log import Log
+    from gradcheck.run.execute import Observer
 
-PATIENCE: Final = 1.0
+SHOW_AFTER: Final = 1.0
 """Seconds before anything is shown: most runs are shorter."""
-OFTEN: Final = 0.1
-"""Seconds between two looks of a terminal's line."""
-SELDOM: Final = 30.0
+TERMINAL_INTERVAL: Final = 0.1
+"""Seconds between two updates of a terminal's line."""
+LOG_INTERVAL: Final = 30.0
 """Seconds between two lines of a log."""
-CALM: Final = 2.0
-"""Seconds in which the shown end of a run follows what is known of it."""
-
-
-def add_progress(parser: argparse._ActionsContainer, quiet: str = "no progress on stderr") -> None:
-    """Whether it is shown; `quiet` says what else -q means."""
-    parser.add_argument("-q", "--quiet", action="store_true", help=quiet)
-    parser.add_argument(
-        "--progress", action="store_true",
-        help=f"progress also where stderr is no terminal: a line every {SELDOM:g} s",
-    )  # fmt: skip
+SMOOTHING: Final = 2.0
+"""Seconds in which the shown end of a run approaches the estimate."""
 
 
 class Progress:
-    """Is told of each case before it begins, and, as a witness of the run, what came of it.
+    """Shows how far a run is: a line that a terminal rewrites, or one every 30 s in a log.
 
-    What is left is the sum over the cases still to come of what others of the same operator took,
-    or, of an operator that is yet to come, of what all others took on average.
+    It is called before and after each case, and observes the run to count failures. The time left
+    is the sum over the remaining cases of the mean of their operator, or, before its first case,
+    of all cases.
     """
 
     def __init__(
@@ -48,30 +43,25 @@ class Progress:
         names: Iterable[str] = (),
         stream: TextIO | None = None,
     ) -> None:
-        """Start the clock; `names` are those of the cases to come, "operator/…"."""
+        """Start the clock; `names` are those of the planned cases, "operator/…"."""
         self._stream = sys.stderr if stream is None else stream
-        able = self._stream.isatty() and not console.dumb()
-        asked = getattr(arguments, "progress", False)
-        self._rewrites = able
-        self._shown = not arguments.quiet and (able or asked)
+        self._rewrites = self._stream.isatty() and not console.dumb()
+        self._shown = not arguments.quiet and (self._rewrites or arguments.progress)
         self._left = Counter(_of(name) for name in names)
         self._took: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._start = self._last = self._begun = self._first = time.monotonic()
         self._now = ""
         self._end: float | None = None
         self._failed = self._length = 0
-        self._witness: Witness | None = None
+        self._observer: Observer | None = None
 
-    def watching(self, witness: Witness | None) -> Progress:
-        """The same, which tells another witness all that it is told."""
-        self._witness = witness
+    def forwarding(self, observer: Observer | None) -> Progress:
+        """This progress, which forwards all that it observes."""
+        self._observer = observer
         return self
 
     def __call__(self, done: int, total: int, name: str, took: float | None = None, /) -> None:
-        """A case begins, or is over and `took` so many seconds: say how far the run is.
-
-        What was said a moment ago is not said again.
-        """
+        """Show how far a run is: a case begins, or is over after `took` seconds."""
         now = time.monotonic()
         if took is None:
             self._account(now, name)
@@ -79,24 +69,24 @@ class Progress:
             self._over(name, took)
             self._now = ""
         if not done:
-            self._first = now  # what loading took says nothing of what is left
-        pause = OFTEN if self._rewrites else SELDOM
+            self._first = now  # loading does not count
+        pause = TERMINAL_INTERVAL if self._rewrites else LOG_INTERVAL
         first = self._last == self._start
-        due = now - self._start >= (PATIENCE if self._rewrites else pause)
+        due = now - self._start >= (SHOW_AFTER if self._rewrites else pause)
         if self._shown and due and (first or now - self._last >= pause):
-            early = now - self._first < PATIENCE
+            early = now - self._first < SHOW_AFTER
             self._say(done, total, name, None if early else self._left_at(now, done, total))
             self._last = now
 
     def begins(self, header: Header) -> None:
-        """Tell the other witness."""
-        if self._witness is not None:
-            self._witness.begins(header)
+        """Forward the header."""
+        if self._observer is not None:
+            self._observer.begins(header)
 
     def sees(self, results: Sequence[CaseResult]) -> str:
-        """Count what failed, and ask the other witness whether the run is to end."""
+        """Count failures, and forward the results; returns why the run stops, if it does."""
         self._failed += sum(not result.finding.verdict.expected for result in results)
-        return "" if self._witness is None else self._witness.sees(results)
+        return "" if self._observer is None else self._observer.sees(results)
 
     def clear(self) -> None:
         """Leave an empty line behind."""
@@ -104,7 +94,6 @@ class Progress:
             self._write("")
 
     def _account(self, now: float, name: str) -> None:
-        """The case before this one is over."""
         if self._now:
             self._over(self._now, now - self._begun)
         self._now, self._begun = name, now
@@ -116,14 +105,14 @@ class Progress:
         self._left[_of(name)] -= 1
 
     def _left_at(self, now: float, done: int, total: int) -> float:
-        """Seconds, this case included; calmly: a surprise shows within seconds, not at once."""
+        """Seconds for this case and the rest; smoothed, so that one slow case does not jump."""
         usual = (now - self._first) / max(done, 1)
         known = {key: seconds / count for key, (seconds, count) in self._took.items()}
         rest = sum(count * known.get(key, usual) for key, count in self._left.items() if count > 0)
         unnamed = total - done - sum(count for count in self._left.values() if count > 0)
         end = now + rest + unnamed * usual
         if self._end is not None:
-            share = min((now - self._last) / CALM, 1.0)
+            share = min((now - self._last) / SMOOTHING, 1.0)
             end = self._end + share * (end - self._end)
         self._end = end
         return max(end - now, 0.0)
@@ -144,7 +133,7 @@ class Progress:
         self._length = len(text)
 
     def _put(self, text: str) -> None:
-        """Write it; a terminal that was closed is no reason to end."""
+        """Write; a closed terminal stops progress, not the run."""
         try:
             self._stream.write(text)
             self._stream.flush()
@@ -153,8 +142,54 @@ class Progress:
             self._shown = False
 
 
+@dataclass(slots=True)
+class LogWriter:
+    """Writes the logs of a run as it goes, and stops it after `most` cases that fail.
+
+    `fails` says whether the results of a case do; with `most` None the run is not stopped.
+    """
+
+    logs: Sequence[Log] = ()
+    fails: Callable[[Header, Sequence[CaseResult]], bool] | None = None
+    most: int | None = None
+    _failed: int = field(default=0, init=False)
+    _header: Header | None = field(default=None, init=False)
+
+    def begins(self, header: Header) -> None:
+        """Open the logs."""
+        self._header = header
+        for log in self.logs:
+            log.begins(header)
+
+    def sees(self, results: Sequence[CaseResult]) -> str:
+        """Write the results of one case; returns why the run stops, if it does."""
+        for log in self.logs:
+            log.sees(results)
+        assert self._header is not None
+        if self.most is None or self.fails is None or not self.fails(self._header, results):
+            return ""
+        self._failed += 1
+        if self._failed < self.most:
+            return ""
+        return AT_FIRST if self.most == 1 else AT_MOST
+
+    def close(self) -> None:
+        """Close the logs; one without its footer then counts as cut short."""
+        for log in self.logs:
+            log.close()
+
+    def ends(self, run: Run) -> bool:
+        """Write the footers; False, and a line on stderr for each log that failed, if one did."""
+        for log in self.logs:
+            log.ends(run)
+            if log.trouble:
+                kept = f"it ends after {log.written:,} of {len(run.results):,} results"
+                console.say(f"-o {log.path}: {log.trouble}: {kept}; all of them are on stdout")
+        return not any(log.trouble for log in self.logs)
+
+
 def duration(seconds: float) -> str:
-    """Time as one says it, in two units at most.
+    """A duration in words, in two units at most.
 
     >>> duration(0.4), duration(59.6), duration(200), duration(3700)
     ('1 s', '60 s', '3 min 20 s', '1 h 02 min')
@@ -168,10 +203,8 @@ def duration(seconds: float) -> str:
 
 
 def _of(name: str) -> str:
-    """The operator, model or rule of a case."""
     return name.partition("/")[0]
 
 
 def _clipped(name: str, room: int) -> str:
-    """A name without its end where there is no room for it."""
     return name if len(name) <= room else f"{name[: max(room - 1, 0)]}…"[: max(room, 0)]

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_implementation, add_suite, suite_of
-from gradcheck.cli.outcome import check_writable, save, targets_of
-from gradcheck.cli.planned import convention_of
-from gradcheck.cli.published import add_output, check_format, publish_run
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.options import add_sections, suite_of
+from gradcheck.cli.reports import check_format, check_writable, publish_run, save, targets_of
+from gradcheck.cli.run import convention_of
 from gradcheck.errors import Unsupported, UsageError
+from gradcheck.results import words
 from gradcheck.results.ci_safe import heard
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.run.options import IMPLEMENTATION, REPORTS
 
 if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
@@ -22,11 +26,11 @@ if TYPE_CHECKING:
     from gradcheck.report.scripts.export import Named
     from gradcheck.results.case_result import CaseResult
     from gradcheck.results.run import Run
-    from gradcheck.run.loaded_plan import LoadedPlan
+    from gradcheck.run.plan import LoadedPlan
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add its flags."""
     parser.description = (
         "Judge one case of an operator alone: what is wrong and why, the worst elements, and the "
         "smallest input that shows it; or write that as a script that needs no gradcheck."
@@ -35,8 +39,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "name", metavar="CASE",
         help="operator/dialect/sample/dtype, as reports print it; :x behind it means dx alone",
     )  # fmt: skip
-    add_implementation(parser)
-    add_suite(parser)
+    add_sections(parser, IMPLEMENTATION)
+    add_options(parser, "suite")
     parser.add_argument(
         "--no-shrink", dest="shrink", action="store_false",
         help="look for no smaller input that fails as well",
@@ -45,7 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--export", type=Path, metavar="FILE",
         help="also write the case as a script: FILE.py for code in Python, FILE.c for a C library",
     )  # fmt: skip
-    add_output(parser)
+    add_sections(parser, REPORTS)
     parser.set_defaults(command=repro)
 
 
@@ -63,8 +67,7 @@ def repro(arguments: argparse.Namespace) -> int:
 
     from gradcheck.report.scripts.export import named
     from gradcheck.run.execute import executed
-    from gradcheck.run.loaded_plan import loaded
-    from gradcheck.run.plan import Plan
+    from gradcheck.run.plan import Plan, loaded
 
     suite = suite_of(arguments.suite)
     meant = named(arguments.name, suite, arguments.seed)
@@ -97,7 +100,7 @@ def repro(arguments: argparse.Namespace) -> int:
 
 
 def _narrowed(run: Run, meant: Named) -> Run:
-    """The results that are about the gradient that is meant, or about the call as a whole."""
+    """Keep the results on the gradient that the name means, and on the call as a whole."""
     others = {*meant.case.primal_names, "forward"} - {meant.output}
     if not meant.output:
         return run
@@ -105,7 +108,7 @@ def _narrowed(run: Run, meant: Named) -> Run:
 
 
 def _wrong(run: Run, meant: Named) -> list[CaseResult]:
-    """The results that say of a gradient that it is wrong."""
+    """The results that find a gradient wrong."""
     from gradcheck.explain.shrink import WRONG_VERDICTS
     from gradcheck.explain.shrink_trial import CALL
 
@@ -138,7 +141,7 @@ def _export(
     smallest: Mapping[tuple[str, str], Shrunk],
     path: Path,
 ) -> bool:
-    """Write the script; False, and a line on stderr, where there can be none."""
+    """Write the script; False, and a line on stderr, if that is impossible."""
     try:
         return save(path, _exported(ready, run, meant, smallest, path), "--export")
     except UsageError as error:
@@ -153,17 +156,15 @@ def _exported(
     smallest: Mapping[tuple[str, str], Shrunk],
     path: Path,
 ) -> str:
-    """The script that shows the first gradient that is wrong, or else the first one.
+    """The script that shows the first wrong gradient, or else the first one.
 
     Raises:
-        UsageError: there is nothing that a script could show.
+        UsageError: there is nothing to show.
     """
     from gradcheck.implementations.returned import Broken
     from gradcheck.judge.operator import Unsuitable
     from gradcheck.report.scripts.export import written
     from gradcheck.report.scripts.point import accepted, whole
-    from gradcheck.results.finding import Finding
-    from gradcheck.results.verdict import Verdict
 
     (binding,) = ready.bindings
     case, dtype = meant.case, meant.dtype
@@ -200,11 +201,10 @@ def _exported(
 
 
 def _said(result: CaseResult, small: Shrunk) -> list[str]:
-    """What is wrong, in the lines that a script begins with."""
+    """The first lines of a script: what is wrong."""
     from gradcheck.report import failure_text
     from gradcheck.report.scripts.export import AGAIN
     from gradcheck.report.scripts.point import primal_of
-    from gradcheck.results import words
 
     told = failure_text.alone(result)
     title = f"{words.word(result.finding.verdict)} {small.case.name}/{small.dtype}"

@@ -10,89 +10,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_executor, executor_of, seconds
-from gradcheck.cli.gate import add_gate, baseline_of, held, requiring
-from gradcheck.cli.outcome import check_folder, targets_of
-from gradcheck.cli.planned import add_plan, plan_of
-from gradcheck.cli.progress import Progress
-from gradcheck.cli.project import open_to_defaults, settle
-from gradcheck.cli.published import add_output, check_format, publish_run
+from gradcheck.cli.gate import baseline_of, held, requiring
+from gradcheck.cli.options import (
+    RUN,
+    add_sections,
+    check_executor,
+    choice,
+    open_to_defaults,
+    settle,
+    suite_of,
+)
+from gradcheck.cli.progress import LogWriter, Progress
+from gradcheck.cli.reports import Target, check_folder, check_format, publish_run, targets_of
+from gradcheck.errors import UnknownNameError
 from gradcheck.results.ci_safe import heard
+from gradcheck.results.run import Run
+from gradcheck.run.options import OPTIONS
+from gradcheck.spec.selection import all_dtypes_of
 
 if TYPE_CHECKING:
-    from gradcheck.cli.outcome import Target
-    from gradcheck.cli.watch import Watch
     from gradcheck.results.baseline.entry import Baseline
     from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Header, Run
-    from gradcheck.run.execute import Witness
-    from gradcheck.run.loaded_plan import LoadedPlan
-    from gradcheck.run.plan import Plan
+    from gradcheck.results.run import Header
+    from gradcheck.run.execute import Observer
+    from gradcheck.run.plan import LoadedPlan, Plan
+    from gradcheck.spec.suite import Suite
 
 LOG: Final = "jsonl"
-"""The format that is written while a run goes on."""
+"""The format that grows with the run."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add its flags."""
     parser.description = (
         "Hold gradients against the true derivative: a table per implementation, then every "
         "failure with what is wrong, and a line that repeats it."
     )
-    add_plan(parser)
-    add_gate(parser)
-    group = parser.add_argument_group("how much of it")
-    group.add_argument(
-        "-x", dest="max_fail", action="store_const", const=1,
-        help="stop at the first case with a failure that no baseline knows",
-    )  # fmt: skip
-    group.add_argument(
-        "--max-fail", type=_positive, metavar="N", help="stop at the N-th such case",
-    )  # fmt: skip
-    group.add_argument(
-        "--max-time", type=seconds, metavar="S",
-        help="seconds that the run may take in all: then what goes on is ended, and the rest is "
-        "NOTRUN",
-    )  # fmt: skip
-    group.add_argument(
-        "--lf", dest="failed", action="store_true",
-        help="of the selection, only the cases that failed last time in this folder",
-    )  # fmt: skip
-    group.add_argument(
-        "--shard", type=_shard, metavar="I/N",
-        help="every N-th case of the selection, from the I-th on; `gradcheck merge` joins them",
-    )  # fmt: skip
-    parser.add_argument(
-        "--keep-artifacts", type=_folder, metavar="DIR",
-        help="write the tensors of failing gradients of operators to DIR, an .npz file each "
-        "(primals, cotangent, got, want)",
-    )  # fmt: skip
-    add_executor(parser)
-    add_output(parser)
+    add_sections(parser, *RUN)
     parser.set_defaults(command=run)
     open_to_defaults(parser)
-
-
-def _positive(word: str) -> int:
-    if not (word.isascii() and word.isdecimal()) or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is no number of cases; write 1 or more")
-    return int(word)
-
-
-def _folder(word: str) -> Path:
-    if not word:  # a variable that is not set: this folder is not to be filled for that
-        raise argparse.ArgumentTypeError("it names no folder; this one is .")
-    return Path(word)
-
-
-def _shard(text: str) -> str:
-    from gradcheck.run.shards import parsed
-
-    try:
-        parsed(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,30 +57,89 @@ def run(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     baseline = baseline_of(arguments, targets)
+    check_executor(arguments)
     if arguments.keep_artifacts is not None:
         check_folder(arguments.keep_artifacts, "--keep-artifacts")
     with _workers(arguments):
-        plan = replace(plan_of(arguments), **executor_of(arguments))
-        if arguments.failed:
+        plan = plan_of(arguments)
+        if arguments.lf:
             plan = _failed(plan)
-        plan = requiring(plan, arguments)
-        plan = replace(plan, shard=arguments.shard or "", max_time=arguments.max_time)
+        plan = replace(requiring(plan, arguments), shard=arguments.shard or "")
         return carry_out(plan, arguments, targets, baseline, remember=True)
 
 
+def plan_of(arguments: argparse.Namespace, *, build: bool = True) -> Plan:
+    """The plan that the flags of the sections `PLAN` describe, and other flags where there are any.
+
+    Args:
+        arguments: the parsed and settled flags.
+        build: whether manifests may run their commands, if the flags allow it.
+
+    Raises:
+        UsageError, LoadError: the flags contradict each other, or something cannot be loaded.
+    """
+    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
+    dtypes, model_dtypes = all_dtypes_of(
+        arguments.dtype,
+        operators=bool(arguments.op or arguments.rule) or not arguments.model,
+        models=bool(arguments.model),
+        certify="reference" in implementations,
+    )
+
+    from gradcheck.run.plan import Plan  # door: it imports NumPy
+
+    suite = suite_of(arguments.suite)
+    chosen = choice(arguments).cases(suite)
+    options = {o.plan: getattr(arguments, o.dest, o.initial) for o in OPTIONS if o.plan}
+    options["convention"] = convention_of(arguments.convention, suite)
+    options["build"] = build and arguments.build
+    return Plan(
+        suite=suite,
+        cases=chosen.operators,
+        models=chosen.models,
+        rules=chosen.rules,
+        implementations=implementations,
+        dtypes=dtypes,
+        model_dtypes=model_dtypes,
+        config=arguments.config,
+        **options,
+    )
+
+
+def convention_of(word: str, suite: Suite) -> str:
+    """The system that a word means, however it is capitalised.
+
+    Raises:
+        UnknownNameError: no operator of the suite knows a convention of it.
+    """
+    if not word:  # no operator is looked at: the suite imports them when they are
+        return ""
+    known = {
+        system
+        for spec in suite
+        for kink in spec.kinks
+        for convention in kink.conventions
+        for system in convention.systems
+    }
+    by_lower = {system.lower(): system for system in known}
+    if word.lower() not in by_lower:
+        raise UnknownNameError("system with conventions on kinks", word, sorted(known))
+    return by_lower[word.lower()]
+
+
 def _workers(arguments: argparse.Namespace) -> AbstractContextManager[None]:
-    """Let workers load what they need while this process does."""
+    """Let workers load their modules while this process loads its own."""
     if arguments.jobs == 1 or arguments.executor != "local":
         return nullcontext()
-    from gradcheck.run.workers.fork_server import foreseen, importing
+    from gradcheck.run.workers.fork_server import importing, prestarted
     from gradcheck.run.workers.pool import LISTEN
 
     suites = ("gradcheck.spec.loading", "load_suite", (arguments.suite,))
-    return foreseen(LISTEN, [importing("gradcheck.run.workers.remote"), suites])
+    return prestarted(LISTEN, [importing("gradcheck.run.workers.remote"), suites])
 
 
 def _failed(plan: Plan) -> Plan:
-    """What of a plan failed last time, here; all of it where nothing of it did."""
+    """The cases of a plan that failed last time in this folder; all of them where none did."""
     from gradcheck.results.stored.failed import cases, known
 
     only, total = cases(known(), plan.implementations), len(plan.everything)
@@ -144,26 +159,34 @@ def carry_out(
     *,
     remember: bool = False,
 ) -> int:
-    """Execute a plan, and report it as the flags of `add_output` say; returns the exit code.
+    """Execute a plan and report it as the flags of the section "reports" say.
 
-    `remember`: whether what fails is what `--lf` runs next.
+    Args:
+        plan: what is judged.
+        arguments: the parsed flags.
+        targets: the files to write.
+        baseline: the known failures, if any.
+        remember: whether `--lf` runs the failures of this run next.
+
+    Returns:
+        The exit code.
     """
     check_format(arguments.format)
     logs = [path for path, form in targets if form == LOG]
     folder: Path | None = getattr(arguments, "keep_artifacts", None)
     written: list[bool] = []
-    watch = _watch(logs, baseline, getattr(arguments, "max_fail", None))
+    log = _log_writer(logs, baseline, getattr(arguments, "max_fail", None))
 
     def ended(ready: LoadedPlan, found: Run) -> Run:
         if baseline is not None:
             found = held(found, baseline, plan.suite)
-        written.append(watch.ends(found))
+        written.append(log.ends(found))
         if folder is not None and (found.complete or found.halted) and not found.late:
             written.append(_kept(ready, found, folder))
         return found
 
-    with closing(watch):
-        found = executed(plan, arguments, watch, ended)
+    with closing(log):
+        found = executed(plan, arguments, log, ended)
     if remember:
         from gradcheck.results.stored.failed import keep
 
@@ -173,7 +196,7 @@ def carry_out(
 
 
 def _kept(ready: LoadedPlan, found: Run, folder: Path) -> bool:
-    """Put failing tensors on file; False, and a line that says why, where one could not be."""
+    """Write failing tensors; False, and a line on stderr, where one could not be written."""
     from gradcheck.report.scripts.artifacts import LARGEST, MOST, keep, wanted
 
     if not wanted(found):
@@ -188,10 +211,7 @@ def _kept(ready: LoadedPlan, found: Run, folder: Path) -> bool:
     return not kept.trouble
 
 
-def _watch(logs: Sequence[Path], baseline: Baseline | None, most: int | None) -> Watch:
-    """What is to look at a run: its logs, and what ends it after `most` cases that fail."""
-    from gradcheck.cli.watch import Watch
-
+def _log_writer(logs: Sequence[Path], baseline: Baseline | None, most: int | None) -> LogWriter:
     def so_far(run: Run) -> Run:
         if baseline is None:
             return run
@@ -202,35 +222,33 @@ def _watch(logs: Sequence[Path], baseline: Baseline | None, most: int | None) ->
     def fails(header: Header, results: Sequence[CaseResult]) -> bool:
         if all(result.finding.verdict.expected for result in results):
             return False
-        from gradcheck.results.run import Run
-
         some = so_far(Run(header=header, results=tuple(results)))
         return any(map(some.fails, results))
 
     if not logs:
-        return Watch(fails=fails, most=most)
+        return LogWriter(fails=fails, most=most)
     from gradcheck.results.stored.log import Log
 
-    return Watch([Log(path, so_far) for path in logs], fails, most)
+    return LogWriter([Log(path, so_far) for path in logs], fails, most)
 
 
 def executed(
     plan: Plan,
     arguments: argparse.Namespace,
-    witness: Witness | None = None,
+    observer: Observer | None = None,
     ended: Callable[[LoadedPlan, Run], Run] = lambda ready, found: found,
 ) -> Run:
-    """What comes of a plan; unless -q is given, a terminal shows how far it is.
+    """Execute a plan; unless -q is given, a terminal shows how far it is.
 
-    `ended` makes of the run what it is to be, while the implementations are still there.
+    `ended` completes the run while its implementations are still loaded.
     """
     from gradcheck.run.execute import execute
 
-    progress = Progress(arguments, (case.name for case in plan.everything)).watching(witness)
+    progress = Progress(arguments, (case.name for case in plan.everything)).forwarding(observer)
 
     def last(ready: LoadedPlan, found: Run) -> Run:
         progress.clear()
         return ended(ready, found)
 
-    with heard():  # what the code judged prints is no part of a report
+    with heard():  # prints of the code judged stay out of reports
         return execute(plan, progress, progress, last)

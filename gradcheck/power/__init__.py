@@ -1,6 +1,7 @@
-"""Power: can the checks fail? Wrong backward passes, put through the same judgement.
+"""Power: wrong backward passes, which the judgement must reject.
 
-In: mutants and faults of a suite. Out: a report of which were rejected, and named rightly.
+In: mutants and faults of a suite. Out: a report on which were rejected, and named rightly.
+`mutation` is the runner; `operators`, `model`, `rule`, `contract` and `narrow_model` are its kinds.
 """
 
 __path__.append(f"{__path__[0]}/_moved")  # former names of modules, for suites on file

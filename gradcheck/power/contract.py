@@ -1,4 +1,4 @@
-"""Backward passes whose formula is right and whose behaviour is not, and which property sees it."""
+"""Mutation runs of contracts: which property rejects a right formula that behaves wrongly?"""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gradcheck.judge.contract.subject import Subject
 from gradcheck.judge.contract_check import contract_cases, examine
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.power.mutation import MutationReport, Work
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.loading import resolve
@@ -72,26 +73,46 @@ class Mutated:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """A mutant and what rejects it: "numbers", and names of properties."""
+    """A mutant and what rejects it at a case: "numbers", and names of properties."""
 
     mutant: ContractMutant
     by: tuple[str, ...]
+    case: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContractPower:
-    """What the attack found: a row of the kill matrix per mutant, and alarms of the right ones.
+class ContractPower(MutationReport[Killed]):
+    """A row of the kill matrix per mutant; the right ones must be rejected by nothing.
 
-    `case` is where they were asked; `judges` are the columns: the numbers, then the properties.
+    `judges` are the columns: the numbers, then the properties.
     """
 
-    suite: str
-    suite_version: str
-    seed: int
-    case: str
-    judges: tuple[str, ...]
-    killed: tuple[Killed, ...]
-    alarms: tuple[str, ...]
+    judges: tuple[str, ...] = (NUMBERS, *(asked.name for asked in PROPERTIES))
+
+    @property
+    def case(self) -> str:
+        """Where the mutants were judged."""
+        return ", ".join(dict.fromkeys(found.case for found in self.scores))
+
+    @property
+    def killed(self) -> list[Killed]:
+        """The rows of wrong mutants."""
+        return [found for found in self.scores if not found.mutant.right]
+
+    @property
+    def alarms(self) -> list[str]:
+        """Right ones that are rejected."""
+        return [
+            f"{found.case}: the right one is rejected by {name}"
+            for found in self.scores
+            if found.mutant.right
+            for name in found.by
+        ]
+
+    @property
+    def checked(self) -> bool:
+        """Whether any mutant was judged."""
+        return bool(self.killed)
 
     @property
     def survivors(self) -> list[ContractMutant]:
@@ -113,31 +134,14 @@ class ContractPower:
         return bool(self.killed) and not (self.survivors or self.idle or self.alarms)
 
 
-def attack_contracts(suite: Suite, seed: int = 0) -> ContractPower:
-    """Put every contract mutant to each property alone, and to the numbers at one typical sample.
-
-    Raises:
-        LoadError: a table of mutants cannot be imported, or holds something else.
-        SpecError: a mutant names an operator or a dialect that does not exist.
-    """
-    killed, alarms, names = [], [], []
-    for mutant in contract_mutants_of(suite):
-        case = _case(suite, mutant, seed)
-        names.append(case.name)
-        by = killers(mutant, case)
-        if mutant.right:
-            alarms += [f"{case.name}: the right one is rejected by {name}" for name in by]
-        else:
-            killed.append(Killed(mutant, by))
-    return ContractPower(
-        suite=suite.name,
-        suite_version=suite.version,
-        seed=seed,
-        case=", ".join(dict.fromkeys(names)),
-        judges=(NUMBERS, *(asked.name for asked in PROPERTIES)),
-        killed=tuple(killed),
-        alarms=tuple(alarms),
-    )
+def scores(work: Work, op: str) -> Sequence[Killed]:
+    """Judge the mutants of one operator at a typical sample."""
+    found = []
+    for mutant in work.mutants:
+        if mutant.op == op:
+            case = _case(work.suite, mutant, work.plan.seed)
+            found.append(Killed(mutant, killers(mutant, case), case.name))
+    return found
 
 
 def contract_mutants_of(suite: Suite) -> list[ContractMutant]:
@@ -161,6 +165,10 @@ def contract_mutants_of(suite: Suite) -> list[ContractMutant]:
             suite.operators[mutant.op].dialect(mutant.dialect)
             found.append(mutant)
     return found
+
+
+load = contract_mutants_of
+REPORT = ContractPower
 
 
 def killers(mutant: ContractMutant, case: Case) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Is a mutant the right VJP after all? Said in one sentence, then tried on a thousand inputs."""
+"""Is a mutant the right VJP after all? A declared proof is tried on a thousand inputs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.operator import Array, OpSpec
 
 FAULTS: Final = (Exception, SystemExit)
-"""What a suite may raise; the scoring goes on."""
+"""Exceptions of a suite's code; the scoring goes on."""
 TRIALS: Final = 1000
 AGREEMENT: Final = "1e-45"
-"""Relative to the largest element: 50 digits, less what a different order of terms may cost."""
+"""Relative to the largest element: 50 digits, less the rounding of another order of terms."""
 
 
 def difference(mutant: Mutant, spec: OpSpec, trials: int = TRIALS) -> str:
-    """What speaks against a mutant's being the operator's VJP to 50 digits; "" for nothing.
+    """Evidence that a mutant is not the operator's VJP to 50 digits; "" for none.
 
     Its inputs must differ in values and in shapes: a thousand times the same proves little.
     """

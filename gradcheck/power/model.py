@@ -1,41 +1,41 @@
-"""Every model selected, with every planted fault: is it found, blamed and named?"""
+"""Mutation runs of models: is every planted fault found, blamed on its stage, and named?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-import gradcheck
+import numpy as np
+
 from gradcheck.errors import told
 from gradcheck.explain.model_blame import ModelBlame
 from gradcheck.explain.stage_defects import WHERE_ALONE
+from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.power.equivalence import FAULTS as RAISED
+from gradcheck.power.mutation import MutationReport, Work
 from gradcheck.power.narrow_model import Trial, fault_of, fixed_part
-from gradcheck.power.planted import Planted
 from gradcheck.results.finding import Blame, Finding, Part
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.workers.collect import Workers, collect
 from gradcheck.spec.fault import Fault, faults_of
-from gradcheck.spec.loading import load_suite
+from gradcheck.spec.model import ModelCase
 from gradcheck.spec.mutant_registry import mutants_of
-from gradcheck.spec.suite import Suite
-
-Progress = Callable[[int, int, str], None]
+from gradcheck.spec.program import Values
 
 REJECTED: Final = frozenset({Verdict.FAIL, Verdict.MISSING, Verdict.ERROR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTrial:
-    """One fault in one dialect of its model and one dtype, and what the judgement made of it.
+    """One fault in one dialect of its model and one dtype, and its judgement.
 
     `rejected` counts parameters whose gradients are rejected, of `parameters`. `blamed` are the
-    stages that are blamed when each is judged alone, in order of rounds, and `named` says what is
-    wrong with the first. `suspects` are those of each round when the gradients alone are known,
+    stages that are blamed when each is judged alone, in order of rounds, and `named` explains
+    the first. `suspects` are those of each round when the gradients alone are known,
     and `guess` what would reproduce them.
     """
 
@@ -56,19 +56,19 @@ class FaultTrial:
 
     @property
     def exact(self) -> bool:
-        """Whether the stages blamed are those at fault, and no others."""
+        """Whether exactly the faulty stages are blamed."""
         return sorted(self.blamed) == sorted(self.stages)
 
     @property
     def contained(self) -> bool:
-        """Whether the first suspects hold a stage at fault: the one, where there is one alone."""
+        """Whether the first suspects contain a faulty stage; the only one, if there is one."""
         if not self.suspects or (len(self.stages) == 1 < len(self.suspects)):
             return False
         return bool(set(self.suspects[0]) & set(self.stages))
 
     @property
     def understood(self) -> bool:
-        """Whether blame says what is wrong with the first stage, not merely where it is wrong."""
+        """Whether blame explains the fault of the first stage, beyond its place."""
         return any(WHERE_ALONE not in said for said in self.named)
 
     @property
@@ -79,7 +79,7 @@ class FaultTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortened:
-    """A stage that computes in a narrower type than its dtype, and what was made of it.
+    """A stage that computes in a narrower type than its dtype, and its judgement.
 
     `failed` says whether the stage alone is rejected, `rejected` counts parameters whose gradients
     are. Where one of both is not so, `equivalent` says why nothing can show.
@@ -130,28 +130,8 @@ class ModelScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultPlan:
-    """Which models to attack, in which dtypes; `suites` as in `Attack`."""
-
-    suites: tuple[str, ...] = ()
-    models: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    seed: int = 0
-    jobs: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultReport:
-    """What the attack showed; `complete` is false where it was cut short, `troubles` say why."""
-
-    version: str
-    suite: str
-    suite_version: str
-    dtypes: tuple[str, ...]
-    seed: int
-    scores: tuple[ModelScore, ...]
-    complete: bool = True
-    troubles: tuple[str, ...] = ()
+class FaultReport(MutationReport[ModelScore]):
+    """The scores of models."""
 
     @property
     def sown(self) -> list[FaultTrial]:
@@ -168,57 +148,34 @@ class FaultReport:
         """Whether all faults, one at least, are found and blamed, and all right models pass."""
         return self.complete and bool(self.sown) and all(s.sound for s in self.scores)
 
+    @property
+    def checked(self) -> bool:
+        """Whether any fault was planted."""
+        return bool(self.sown)
 
-_SUITE: Suite
-_FAULTS: dict[str, list[Fault]]
-_PLAN: FaultPlan
-
-
-def sow(
-    plan: FaultPlan, progress: Progress | None = None, workers: Workers | None = None
-) -> FaultReport:
-    """Attack the models one after another; cut short, return what is known.
-
-    Raises:
-        LoadError: the suite, or its table of faults, cannot be imported.
-        SpecError: a fault contradicts its model.
-    """
-    suite = load_suite(plan.suites)
-    faults_of(suite)  # mistakes are told here, before any process starts
-    found = collect(
-        _score, plan.models, plan.jobs, _prepare, (plan,), progress=progress, workers=workers
-    )
-    return FaultReport(
-        version=gradcheck.__version__,
-        suite=suite.name,
-        suite_version=suite.version,
-        dtypes=plan.dtypes,
-        seed=plan.seed,
-        scores=tuple(found.results),
-        complete=found.complete,
-        troubles=found.troubles,
-    )
+    @property
+    def invalid(self) -> bool:
+        """Whether something could not be tried."""
+        return any(score.troubles for score in self.scores)
 
 
-def _prepare(plan: FaultPlan) -> None:
-    global _SUITE, _FAULTS, _PLAN  # noqa: PLW0603  what a worker process keeps
-    _PLAN, _SUITE = plan, load_suite(plan.suites)
-    _FAULTS = faults_of(_SUITE)
+load = faults_of
+REPORT = FaultReport
 
 
-def _score(model: str) -> ModelScore:
-    spec = _SUITE.models[model]
-    mutants = mutants_of(_SUITE)
+def scores(work: Work, model: str) -> Sequence[ModelScore]:
+    """Plant every fault of one model."""
+    plan, spec, mutants = work.plan, work.suite.models[model], mutants_of(work.suite)
     sown: list[FaultTrial] = []
     narrow: list[Shortened] = []
     alarms: list[str] = []
     troubles: list[str] = []
     judged = 0
-    for case in _SUITE.model_cases([model], sizes=[spec.sizes[0].name], seed=_PLAN.seed):
+    for case in work.suite.model_cases([model], sizes=[spec.sizes[0].name], seed=plan.seed):
         try:
             truth = ModelTruth(case)
             guilt = ModelBlame(truth, lambda: mutants)
-            for dtype in _PLAN.dtypes:
+            for dtype in plan.dtypes:
                 judged += 1
                 right = judge_model(truth, Reference(), dtype)
                 if not all(f.verdict in (Verdict.PASS, Verdict.SKIP) for f in right.findings):
@@ -227,20 +184,58 @@ def _score(model: str) -> ModelScore:
             troubles.append(f"{case.name}: {told(error)}")
             continue
         try:
-            narrow += [one for dtype in _PLAN.dtypes for one in shorten(truth, guilt, dtype)]
+            narrow += [one for dtype in plan.dtypes for one in shorten(truth, guilt, dtype)]
         except RAISED as error:
             troubles.append(f"{case.name}, narrow: {told(error)}")
-        for fault in _FAULTS[model]:
+        for fault in work.mutants[model]:
             if not fault.of_dialect(case.dialect.name):
                 continue
             try:
-                sown += [plant(truth, guilt, fault, dtype) for dtype in _PLAN.dtypes]
+                sown += [plant(truth, guilt, fault, dtype) for dtype in plan.dtypes]
             except RAISED as error:
                 troubles.append(f"{case.name}, {fault.full_name}: {told(error)}")
-    return ModelScore(
+    found = ModelScore(
         model=model, sown=tuple(sown), judged=judged, alarms=tuple(alarms),
         troubles=tuple(troubles), narrow=tuple(narrow),
     )  # fmt: skip
+    return [found]
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A fault as an implementation of its model.
+
+    Bound are its stages, or, where it is `whole`, its end-to-end gradients; where it stands
+    `alone`, only the stages at fault.
+    """
+
+    fault: Fault
+    whole: bool = False
+    alone: bool = False
+
+    @property
+    def name(self) -> str:
+        """The fault's name."""
+        return self.fault.full_name
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """The wrong backward pass; nothing for other models and dialects."""
+        fault = self.fault
+        if case.spec.name != fault.model or not fault.of_dialect(case.dialect.name):
+            return None
+        xp, program = FLOATS[dtype], case.program
+        vjp = fault.vjp(xp)
+        if not self.whole:
+            others = None if self.alone else vjp
+            return BoundModel(stage=lambda stage: vjp if stage.name in fault.stages else others)
+
+        def gradients(params: Values, inputs: Values) -> dict[str, Any]:
+            with np.errstate(all="ignore"):
+                values = program.forward(xp, {**params, **inputs})
+                found = program.backward(xp, values, xp.asarray(1.0), vjp)
+            return {name: found[name] for name in program.params if name in found}
+
+        return BoundModel(gradients=gradients)
 
 
 def plant(truth: ModelTruth, guilt: ModelBlame, fault: Fault, dtype: str) -> FaultTrial:

@@ -3,7 +3,7 @@
 An operator takes a spec's VJP, `vjp(xp, ct, *primals, **attrs)`, and returns another with the same
 signature; one with a memory returns what makes such VJPs, for `Mutant.make`. A change is what
 `output` does to a gradient, or `cotangent` to the cotangent: `change(xp, g, *primals, **attrs)`.
-What they cannot say is written out in full beside the cases.
+Other mutants are written out in full beside the cases.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.narrow import Narrow, narrower
+from gradcheck.power.mutation import MutationReport, Work
+from gradcheck.power.narrow import narrow_rows as operator_rows
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import PLACES, Fault, Wrong, narrowed
 from gradcheck.spec.model import ModelCase
@@ -220,3 +222,74 @@ class Trial:
         folds = (self._folded(stage, way) for way in (wrong, _right))
         ours, theirs = ([fold.get(name) for name in names] for fold in folds)
         return _same(ours, theirs)
+
+
+# ── operators and models together ────────────────────────────────────────────────────────────────
+
+OPERATOR: Final = "operator"
+JUDGED_BY: Final = {"stage": "stage", "gradients": "whole model"}
+
+
+class Outcome(NamedTuple):
+    """One rounding in the code of one operator (`op/dialect`) or of one stage of a model.
+
+    `judged` says by what: the operator's gradients, the stage's alone, or the whole model's. Where
+    it is not `rejected`, `reason` proves why it cannot be; an empty one is a miss.
+    """
+
+    subject: str
+    judged: str
+    what: str
+    type: str
+    dtype: str
+    rejected: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NarrowPower(MutationReport[Outcome]):
+    """The outcome of every rounding, in the order of the suite."""
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """All outcomes."""
+        return self.scores
+
+    @property
+    def missed(self) -> list[Outcome]:
+        """Roundings that pass without a proof that they must."""
+        return [one for one in self.outcomes if not (one.rejected or one.reason)]
+
+    @property
+    def sound(self) -> bool:
+        """Whether every rounding is rejected, or is proved to change too little."""
+        return not self.missed
+
+
+REPORT = NarrowPower
+
+
+def load(suite: Suite) -> None:
+    """Load nothing: narrow mutants are made from the specs."""
+
+
+def scores(work: Work, name: str) -> Sequence[Outcome]:
+    """Judge every rounding of one operator or model."""
+    found = _operator if name in work.suite.operators else _model
+    return [*found(work.suite, name, work.plan.dtypes, work.plan.seed)]
+
+
+def _operator(suite: Suite, op: str, dtypes: Sequence[str], seed: int) -> Iterator[Outcome]:
+    rows = operator_rows(suite, [op], dtypes, seed)
+    for _, dialect, what, kind, dtype, verdict, reason in rows:
+        proof = reason if verdict == "equivalent" else ""
+        yield Outcome(f"{op}/{dialect}", OPERATOR, what, kind, dtype, verdict == "killed", proof)
+
+
+def _model(suite: Suite, model: str, dtypes: Sequence[str], seed: int) -> Iterator[Outcome]:
+    for row in narrow_rows(suite, [model], dtypes, seed):
+        rejected = row.verdict == Verdict.FAIL.value
+        yield Outcome(
+            f"{row.subject}/{row.stage}", JUDGED_BY[row.judged], row.kind, row.type, row.dtype,
+            rejected, row.reason,
+        )  # fmt: skip

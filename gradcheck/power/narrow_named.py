@@ -1,4 +1,4 @@
-"""Narrow mutants that are rejected, diagnosed: is the type named that they are rounded to?"""
+"""Diagnoses of rejected narrow mutants: is the type named to which they round?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradcheck.spec.suite import Case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedNarrow:
-    """What one narrow mutant was diagnosed with in one dtype, at the sample that rejects it.
+    """The diagnoses of one narrow mutant in one dtype, at the sample that rejects it.
 
     `what` is rounded to `type`; `found` are the diagnoses of its failing gradients by name.
     """
@@ -33,7 +33,7 @@ class NamedNarrow:
 
     @property
     def place(self) -> str:
-        """What is rounded, whatever the operand is called."""
+        """What is rounded, without the name of an operand."""
         return self.what if self.what in WHAT else "one operand"
 
     @property

@@ -1,4 +1,4 @@
-"""Wrong update rules, and whether the judgement rejects each of them."""
+"""Mutation runs of update rules: is every wrong update rejected?"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gradcheck.implementations.reference import Reference
 from gradcheck.judge.rule import judge_rule
 from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.power.mutation import MutationReport, Work
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.loading import resolve
 from gradcheck.spec.rule import RuleCase, State, Tensors
@@ -91,50 +92,61 @@ class Kills:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RulePower:
-    """What an attack on update rules found; `alarms` are cases in which the right rule fails."""
+class RuleScore:
+    """The mutants of one update rule; `alarms` are cases in which the right rule fails.
 
-    suite: str
-    suite_version: str
-    seed: int
-    kills: tuple[Kills, ...]
-    alarms: tuple[str, ...]
-    judged: int
+    `judged` counts the cases and dtypes of the right rule.
+    """
+
+    kills: tuple[Kills, ...] = ()
+    alarms: tuple[str, ...] = ()
+    judged: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePower(MutationReport[RuleScore]):
+    """The scores of update rules."""
+
+    @property
+    def kills(self) -> list[Kills]:
+        """All mutants."""
+        return [kills for score in self.scores for kills in score.kills]
+
+    @property
+    def alarms(self) -> list[str]:
+        """All cases in which a right rule fails."""
+        return [case for score in self.scores for case in score.alarms]
+
+    @property
+    def judged(self) -> int:
+        """How often a right rule was judged."""
+        return sum(score.judged for score in self.scores)
 
     @property
     def survivors(self) -> list[Kills]:
-        """Mutants that no case rejects, or not the one that was to."""
+        """Mutants that the named sample does not reject."""
         return [found for found in self.kills if not found.as_said]
 
     @property
+    def checked(self) -> bool:
+        """Whether any mutant was judged."""
+        return bool(self.kills)
+
+    @property
     def sound(self) -> bool:
-        """Whether all mutants, one at least, are rejected as said and every right rule passes."""
+        """Whether all mutants, one at least, are rejected as said, and every right rule passes."""
         return bool(self.kills) and not (self.survivors or self.alarms)
 
 
-def attack_rules(suite: Suite, cases: Sequence[RuleCase], seed: int) -> RulePower:
-    """Put the rules' mutants, and the rules themselves, to the judgement in every case.
-
-    Raises:
-        LoadError: a table of mutants cannot be imported, or holds something else.
-        SpecError: a mutant contradicts its rule.
-    """
-    mutants = rule_mutants_of(suite)
-    found: list[Kills] = []
-    alarms: list[str] = []
-    for name in dict.fromkeys(case.spec.name for case in cases):
-        truths = [RuleTruth(case) for case in cases if case.spec.name == name]
-        found += kills(mutants[name], truths)
-        for truth in truths:
-            alarms += _alarms(truth)
-    return RulePower(
-        suite=suite.name,
-        suite_version=suite.version,
-        seed=seed,
-        kills=tuple(found),
-        alarms=tuple(alarms),
-        judged=len(cases) * len(FLOATS),
+def scores(work: Work, rule: str) -> Sequence[RuleScore]:
+    """Judge the mutants of one rule, and the rule itself, in every case."""
+    truths = [RuleTruth(case) for case in work.suite.rule_cases([rule], seed=work.plan.seed)]
+    found = RuleScore(
+        kills=tuple(kills(work.mutants[rule], truths)),
+        alarms=tuple(alarm for truth in truths for alarm in _alarms(truth)),
+        judged=len(truths) * len(FLOATS),
     )
+    return [found]
 
 
 def rule_mutants_of(suite: Suite) -> dict[str, list[RuleMutant]]:
@@ -156,6 +168,10 @@ def rule_mutants_of(suite: Suite) -> dict[str, list[RuleMutant]]:
                 raise SpecError(f"two mutants are called {mutant.full_name}; rename one")
             found[mutant.rule].append(mutant)
     return found
+
+
+load = rule_mutants_of
+REPORT = RulePower
 
 
 def _alarms(truth: RuleTruth) -> Iterator[str]:

@@ -214,8 +214,9 @@ def _markdown(harvest: FaultReport) -> str:
 
 
 def _json(harvest: FaultReport) -> str:
+    fields = {key: value for key, value in asdict(harvest).items() if key != "part"}
     document = {
-        **asdict(harvest),
+        **fields,
         "sound": harvest.sound,
         "scores": [
             {

@@ -1,5 +1,5 @@
-"""Runs: what to judge, in which order, by how many processes, and what became of it.
+"""Runs: their options and plans, the loop over cases, worker processes and clusters.
 
-In: a `Plan`. Out: a `Run` of results. `execute` is the way through; `workers` and `cluster` judge
-the same units elsewhere.
+In: a `Plan`. Out: a `Run` of results. `execute` is the loop; `workers` and `cluster` judge the same
+cases in other processes.
 """

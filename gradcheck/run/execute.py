@@ -1,10 +1,11 @@
-"""The only loop: every case, every implementation, every dtype; nothing already known is lost."""
+"""The loop of a run: every case, implementation and dtype; an interrupted run keeps its results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,101 +15,102 @@ from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import Header, Run, digest_of
-from gradcheck.run.crash_limit import CrashLimit
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
-from gradcheck.run.loaded_plan import LoadedPlan, loaded
-from gradcheck.run.plan import AnyCase, Plan
-from gradcheck.run.time_limit import TimeLimit, TimeUp
-from gradcheck.run.workers.task_queue import Died
+from gradcheck.run.limits import CrashLimit, TimeLimit, TimeUp
+from gradcheck.run.plan import AnyCase, LoadedPlan, Plan, loaded
+from gradcheck.run.workers import WorkersLostError
 
 if TYPE_CHECKING:
-    from gradcheck.run.workers import executor
+    from gradcheck.run.workers.run_queue import RunQueue
 
 
 class Progress(Protocol):
-    """Is told how far a run is, of how many cases."""
+    """Shows how far a run is."""
 
     def __call__(self, done: int, total: int, name: str, took: float | None = None, /) -> None:
-        """So many are done, and that of this name begins; or, it `took` so long elsewhere.
+        """A case of that name begins after `done` others, or, with `took`, ended elsewhere.
 
-        The unit is seconds in which nothing else was done: those of a worker by their number.
+        `took` is its share of the elapsed time: a worker's seconds over the number of workers.
         """
 
 
-class Witness(Protocol):
-    """Is told of a run as it goes; `Run` says the same again at its end."""
+class Observer(Protocol):
+    """Observes a run as it goes."""
 
     def begins(self, header: Header) -> None:
-        """Before the first case; the header does not know the hash of the cases."""
+        """Take the header before the first case; it lacks the hash of the cases."""
 
     def sees(self, results: Sequence[CaseResult]) -> str:
-        """What came of one case; returns why the run is to stop now, or nothing."""
+        """Take the results of one case; returns why the run must stop now, or nothing."""
 
 
 def execute(
     plan: Plan,
     progress: Progress | None = None,
-    witness: Witness | None = None,
+    observer: Observer | None = None,
     ended: Callable[[LoadedPlan, Run], Run] | None = None,
 ) -> Run:
-    """Judge everything in the plan; `ended` has the last word while the code is still loaded.
+    """Judge everything in a plan.
 
-    An implementation that does not load is a trouble, not the end: the others are judged.
-    Interrupted (Ctrl-C), the run returns what it has, marked incomplete; so it does when the time
-    of the plan is up, and what it has not reached is NOTRUN.
+    An implementation that does not load is a trouble of the run; the others are judged. After
+    Ctrl-C the run has the results so far, marked incomplete. When the plan's time is up, the
+    remaining cases are NOTRUN.
+
+    Args:
+        plan: what is judged, and how.
+        progress: shows how far the run is.
+        observer: observes the run, and may stop it.
+        ended: completes the run while the implementations are still loaded.
 
     Raises:
         UnknownNameError: a word names no implementation.
-        LoadError: none of the implementations can be loaded.
-        ManifestError: a manifest that yields nonsense for one of the cases.
+        LoadError: none of the implementations loads.
+        ManifestError: a manifest is wrong for one of the cases.
     """
     with TimeLimit(plan.max_time) as limit, ExitStack() as stack:
         try:
             ready = stack.enter_context(limit.entered(loaded(plan)))
         except TimeUp:
             ready = LoadedPlan(plan, (), ())
-        found = executed(ready, progress, witness, limit)
+        found = executed(ready, progress, observer, limit)
         return found if ended is None else ended(ready, found)
 
 
 def executed(
     ready: LoadedPlan,
     progress: Progress | None = None,
-    witness: Witness | None = None,
+    observer: Observer | None = None,
     limit: TimeLimit | None = None,
 ) -> Run:
-    """Judge everything in a plan that is loaded; a witness sees it as it goes, and may end it.
-
-    So may the `limit`, whose clock runs already (None: there is none).
-    """
+    """Judge everything in a loaded plan; the clock of `limit` runs already."""
     plan, troubles, limit = ready.plan, [*ready.troubles], limit or TimeLimit(None)
     cases, header = plan.everything, header_of(plan, ready.bindings)
     found: dict[int, list[CaseResult]] = {}
-    cutoff, stopped, late = CrashLimit(), "", False
-    if witness is not None:
-        witness.begins(header)
+    crashes, stopped, late = CrashLimit(), "", False
+    if observer is not None:
+        observer.begins(header)
     try:
-        with limit.entered(_judging(ready, cases, cutoff, progress or _silent)) as judging:
+        with limit.entered(_judging(ready, cases, crashes, progress or _silent)) as judging:
             try:
                 for place in range(len(cases)):
                     records = found[place] = []
                     try:
                         with limit.breaking():
-                            records.extend(cutoff.applied(judging.judged(place)))
-                    finally:  # Ctrl-C within a case: what is known of it is kept
-                        stopped = witness.sees(records) if witness is not None else ""
-                    cutoff.sees(records)
+                            records.extend(crashes.applied(place, judging.judged(place)))
+                    finally:  # Ctrl-C within a case keeps its results so far
+                        stopped = observer.sees(records) if observer is not None else ""
+                    crashes.count(place, records)
                     if stopped:
                         break
-            except (KeyboardInterrupt, Died):
+            except (KeyboardInterrupt, WorkersLostError):
                 for place, results in judging.finished().items():
-                    found[place] = found.get(place) or [*cutoff.after(results)]
+                    found[place] = found.get(place) or [*crashes.counted(place, results)]
                 raise
     except TimeUp:
         stopped, late = limit.why, True
     except KeyboardInterrupt:
         stopped = "interrupted"
-    except Died as error:
+    except WorkersLostError as error:
         stopped = str(error)
         troubles.append(f"{error}; {error.advice}")
     else:
@@ -131,14 +133,14 @@ def executed(
 
 
 def _not_reached(why: str, reached: int, planned: int) -> str:
-    """Why a run ended early, and how much of it there would have been."""
+    """Why a run ended early, with the number of cases that it did not reach."""
     if reached == planned:
         return why
     return f"{why}; not reached: {planned - reached:,} of {planned:,} cases"
 
 
 def header_of(plan: Plan, bindings: Sequence[Implementation]) -> Header:
-    """What is known of a run before it begins: all but the hash of its cases."""
+    """The header of a run before its first case, without the hash of the cases."""
     return Header(
         version=gradcheck.__version__,
         suite=plan.suite.name,
@@ -154,23 +156,23 @@ def header_of(plan: Plan, bindings: Sequence[Implementation]) -> Header:
 
 
 def _dtypes(plan: Plan) -> list[str]:
-    """Every dtype in which something is judged."""
+    """Every dtype in which a case is judged."""
     some = plan.dtypes if plan.cases or plan.rules or not plan.models else ()
     return list(dict.fromkeys([*(plan.model_dtypes if plan.models else ()), *some]))
 
 
 def _silent(*_: object) -> None:
-    """Nobody wants to know how far it is."""
+    """Progress that shows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
-    """Cases that are judged in this process, record by record: Ctrl-C leaves what is known."""
+class _Local:
+    """Judges cases in this process, result by result."""
 
     plan: Plan
     bindings: Sequence[Implementation]
     cases: Sequence[AnyCase]
-    cutoff: CrashLimit
+    crashes: CrashLimit
     progress: Progress
     why: LazyDiagnoser
 
@@ -178,18 +180,19 @@ class _Here:
         """Judge the case at a place."""
         case = self.cases[place]
         self.progress(place, len(self.cases), case.name)
-        return judge_next(self.plan, case, self.bindings, self.why, self.cutoff.why)
+        left_out = partial(self.crashes.why, place)
+        return judge_next(self.plan, case, self.bindings, self.why, left_out)
 
     def finished(self) -> dict[int, list[CaseResult]]:
-        """What is judged already and was not asked for: nothing."""
+        """Results of cases that were judged ahead: none."""
         return {}
 
 
 @dataclass(slots=True)
-class _Elsewhere:
-    """Cases that are judged in other processes, all of them under way at once."""
+class _Remote:
+    """Takes cases from other processes, which judge all of them at once."""
 
-    work: executor.Working
+    work: RunQueue
     cases: Sequence[AnyCase]
     progress: Progress
     done: int = 0
@@ -205,21 +208,24 @@ class _Elsewhere:
         return self.work.result(place)
 
     def finished(self) -> dict[int, list[CaseResult]]:
-        """What is judged already, of all places."""
+        """Results of cases that were judged ahead, by place."""
         return self.work.finished()
 
 
 @contextmanager
 def _judging(
-    ready: LoadedPlan, cases: Sequence[AnyCase], cutoff: CrashLimit, progress: Progress
-) -> Iterator[_Here | _Elsewhere]:
-    """What judges the case at a place, here or in other processes."""
+    ready: LoadedPlan, cases: Sequence[AnyCase], crashes: CrashLimit, progress: Progress
+) -> Iterator[_Local | _Remote]:
+    """Judge cases in this process or in others."""
     plan = ready.plan
     if plan.jobs == 1 and plan.executor == "local":
-        yield _Here(plan, ready.bindings, cases, cutoff, progress, why_of(plan))
+        yield _Local(plan, ready.bindings, cases, crashes, progress, why_of(plan))
         return
-    from gradcheck.run.workers import executor  # deferred: what it takes to have other processes
+    if plan.executor == "dask":
+        from gradcheck.run.cluster.client import working  # door: an extra
+    else:
+        from gradcheck.run.workers.remote import working  # door: worker processes
 
     able = replace(plan, implementations=[binding.name for binding in ready.bindings])
-    with executor.working(able, cases) as work:
-        yield _Elsewhere(work, cases, progress)
+    with working(able, cases) as work:
+        yield _Remote(work, cases, progress)

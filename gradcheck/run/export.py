@@ -1,4 +1,4 @@
-"""Cases as requests on file, for code that nobody binds; and whether an export is still true."""
+"""Cases as requests on file, for code that is not bound; and whether an export is still valid."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gradcheck.spec.suite import Case, Suite
 
 Progress = Callable[[int, int, str], None]
 README: Final = "README.txt"
-SHORT: Final = 6
+NAME_DIGITS: Final = 6
 """Digits of a digest in the name of a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exportation:
-    """What was written: requests, of so many cases; `skipped` do not fit their dtype."""
+    """The number of requests and cases written; `skipped` cases do not fit their dtype."""
 
     requests: int
     cases: int
@@ -81,7 +81,7 @@ def export(
 
 
 def requests_of(case: Case, dtypes: Sequence[str]) -> Iterator[tuple[str, list[Request]]]:
-    """What is asked of a case in each dtype that holds it: a request per cotangent.
+    """The requests of a case in each dtype that holds it, one per cotangent.
 
     Raises:
         SpecError: the case contradicts its spec.
@@ -103,10 +103,10 @@ def requests_of(case: Case, dtypes: Sequence[str]) -> Iterator[tuple[str, list[R
 
 
 def still_true(place: Path, found: Index, suite: Suite) -> list[Case]:
-    """The cases of an export, as the suite has them today.
+    """The cases of an export, from the suite of today.
 
     Raises:
-        UsageError: the export is of another suite, or the suite asks something else today.
+        UsageError: the export is of another suite, or a case has changed since.
     """
     again = f"write it again with `gradcheck export`; what lies in {place} answers other questions"
     ours, theirs = (suite.name, suite.version), (found.suite, found.suite_version)
@@ -143,11 +143,11 @@ def _check_empty(place: Path) -> None:
 
 
 def _places(requests: dict[str, Request], layout: Layout) -> dict[str, str]:
-    """Names that say nothing: the number and the first digits of each digest, in their order."""
+    """Neutral names: the number and the first digits of each digest, in order."""
     digits = len(str(len(requests)))
     ending = ".npz" if layout == "npz" else ""
     return {
-        digest: f"{number:0{digits}}-{digest[:SHORT]}{ending}"
+        digest: f"{number:0{digits}}-{digest[:NAME_DIGITS]}{ending}"
         for number, digest in enumerate(sorted(requests), start=1)
     }
 

@@ -1,7 +1,6 @@
-"""The records of one case: what every implementation makes of it, in every dtype.
+"""The results of one case: of every implementation, in every dtype.
 
-A case is an operator's, a model's or an update rule's; all end in findings, and a finding becomes
-a record.
+A case of an operator, a model or an update rule ends in findings, and a finding becomes a record.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_cas
 from gradcheck.results.case_result import CaseResult, Kind
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.crash_limit import CALL
+from gradcheck.run.limits import CALL
 from gradcheck.run.plan import AnyCase, Plan, kind_of
 from gradcheck.run.to_result import result_of
 from gradcheck.spec.selection import DTYPES, LOW
@@ -34,26 +33,26 @@ if TYPE_CHECKING:
     from gradcheck.spec.rule import RuleCase
 
 Ask = Callable[[Implementation, str], Sequence[Finding]]
-"""What an implementation makes of one case in one dtype."""
+"""Judges one case for an implementation and a dtype."""
 LeftOut = Callable[[str, str], str]
-"""Why an implementation's part of an operator is left out; empty: it is not."""
+"""Why an operator is left out for an implementation; empty if it is judged."""
 _JUDGED: Final = count()
 FAULTS: Final = (Exception, SystemExit)
-"""What a suite may raise; the run goes on."""
+"""Exceptions of a suite's code; the run goes on."""
 
 
 def judge(
     plan: Plan, case: AnyCase, binding: Implementation, why: LazyDiagnoser | None = None
 ) -> list[CaseResult]:
-    """The records of one case and one implementation, for callers with a loop of their own.
+    """The records of one case and one implementation, for callers with their own loop.
 
-    `why` holds the diagnoses that the callers keep from case to case.
+    `why` keeps the diagnoses from case to case.
     """
     return list(_judge(plan, case, [binding], why or why_of(plan)))
 
 
 def why_of(plan: Plan) -> LazyDiagnoser:
-    """What explains failures, and makes each diagnosis once."""
+    """The diagnoser of a plan, which makes each diagnosis once."""
     return LazyDiagnoser(plan.suite.operators, lambda: _mutants(plan))
 
 
@@ -71,11 +70,17 @@ def judge_next(
     left_out: LeftOut,
     asks: Container[tuple[str, str]] | None = None,
 ) -> Iterator[CaseResult]:
-    """The records of a case of a run, of which something may be left out.
+    """The records of a case of a run.
 
-    `asks` are the implementations and dtypes that are asked (None: all of them).
+    Args:
+        plan: how it is judged.
+        case: the case.
+        bindings: the implementations.
+        why: the diagnoser.
+        left_out: why an operator is left out for an implementation.
+        asks: implementations and dtypes to judge; None: all.
     """
-    crash_or_hang.of_case(f"{case.name} {next(_JUDGED)}")  # judged again, it has as much again
+    crash_or_hang.of_case(f"{case.name} {next(_JUDGED)}")  # a repeated case has a new budget
     try:
         yield from _judge(plan, case, bindings, why, left_out, asks)
     finally:
@@ -115,7 +120,7 @@ def _judge(
 def not_reached(
     plan: Plan, case: AnyCase, words: Sequence[str], known: Sequence[CaseResult], why: str
 ) -> list[CaseResult]:
-    """NOTRUN for each implementation and dtype of a case of which no result is known."""
+    """NOTRUN for each implementation and dtype of a case without a known result."""
     asked = {(result.case.implementation, result.case.dtype) for result in known}
     fingerprint = known[0].case.hash if known else hash_of(case)
     return [
@@ -131,14 +136,14 @@ def _dtypes(plan: Plan, case: AnyCase) -> Sequence[str]:
 
 
 def _untold(failed: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
-    """The first end of a process of which no finding tells, whoever handled it."""
+    """The first crash or hang that no finding reports."""
     told = {finding.verdict for finding in findings}
     untold = [f for f in failed if f.verdict in LIMITS and f.verdict not in told]
     return [replace(f, name=CALL, part=Part.GRADIENT) for f in untold[:1]]
 
 
 def hash_of(case: AnyCase) -> str:
-    """What a record has as its hash; empty where the case is at fault."""
+    """The hash of a case; empty where the case is at fault."""
     try:
         return case.fingerprint
     except FAULTS:
@@ -184,7 +189,7 @@ def _model(plan: Plan, case: ModelCase) -> Ask:
 def _trained(
     plan: Plan, truth: ModelTruth, binding: Implementation, dtype: str
 ) -> Iterator[Finding]:
-    """How a model's loss falls at its smallest size, by every rule that says how it trains."""
+    """The training of a model at its smallest size, by every rule that can."""
     smallest = truth.case.size == truth.case.spec.sizes[0]
     if not (plan.train and smallest and dtype in DTYPES):
         return
@@ -236,7 +241,7 @@ def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
 
 
 def _and(found: Sequence[Finding], more: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What was found, and more; where that cannot be had, a verdict in its place."""
+    """Findings and more findings, or a verdict where those raise."""
     kept = [*found]
     try:
         kept += more()
@@ -246,7 +251,7 @@ def _and(found: Sequence[Finding], more: Callable[[], Iterable[Finding]]) -> lis
 
 
 def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:
-    """What is true in each dtype, or why the case cannot be put in it."""
+    """The truth in each dtype, or a SKIP where the dtype does not hold the case."""
     truths: dict[str, CaseTruth | Finding] = {}
     exact: CaseTruth | None = None
     for dtype in plan.dtypes:

@@ -1,4 +1,4 @@
-"""Several runs as one: shards of a run, and runs of several implementations."""
+"""Several runs joined to one: shards of a run, and runs of several implementations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import AT_FIRST, AT_MOST, Header, Run, digest_of
 from gradcheck.results.stored.log import by_implementation, case_of
 from gradcheck.results.words import clean, title
-from gradcheck.run import shards
-from gradcheck.run.crash_limit import CrashLimit
+from gradcheck.run.limits import CrashLimit
+from gradcheck.run.plan import joined_shards, parsed_shard, shard_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +23,19 @@ class Named:
 
     @property
     def header(self) -> Header:
-        """The run's."""
+        """The header of the run."""
         return self.run.header
 
     @property
     def why(self) -> str:
-        """Why it is not complete; empty where it is."""
+        """Why it is incomplete; empty if it is complete."""
         return "" if self.run.complete else self.run.stopped or "the run stopped early"
 
 
 def merged(runs: Sequence[Named]) -> Run:
-    """One run of several: of the same implementations the shards, then side by side.
+    """Join the shards of the same implementations, then different implementations side by side.
 
-    What a baseline made of them is left behind: it is to be said of the whole.
+    Expectations of a baseline are dropped: they belong to the whole.
 
     Raises:
         UsageError: they do not belong together; the message names the file.
@@ -48,10 +48,10 @@ def merged(runs: Sequence[Named]) -> Run:
 
 
 def _expect_same(one: Named, first: Named) -> None:
-    """Refuse what cannot be in one run with the first.
+    """Refuse a run whose header differs from the first.
 
     Raises:
-        UsageError: they differ in something that a header says.
+        UsageError: it differs.
     """
     for field, what in (
         ("version", "gradcheck version"),
@@ -77,7 +77,7 @@ def _shown(value: object) -> str:
 
 
 def _whole(group: Sequence[Named]) -> Named:
-    """The shards of one run; a run that is no shard stays alone.
+    """The shards of one run as a whole; a run that is not a shard stays alone.
 
     Raises:
         UsageError: they overlap, or are not of one selection.
@@ -115,7 +115,7 @@ def _whole(group: Sequence[Named]) -> Named:
 
 
 def _refuse_overlap(group: Sequence[Named]) -> None:
-    """Raises UsageError where two of the runs have the same result."""
+    """Raise UsageError where two of the runs have the same result."""
     whose: dict[tuple[str, ...], Named] = {}
     for one in group:
         for result in one.run.results:
@@ -139,13 +139,13 @@ def _other(one: Named, group: Sequence[Named]) -> Named:
 
 def _number(one: Named) -> tuple[int, int]:
     try:
-        return shards.parsed(one.header.shard)
+        return parsed_shard(one.header.shard)
     except ValueError as error:
         raise UsageError(f"{one.name}: {clean(str(error))}") from None
 
 
 def _refuse_others(group: Sequence[Named], counts: Sequence[int]) -> None:
-    """Raises UsageError where complete shards have not the sizes that those of one run have."""
+    """Raise UsageError where the sizes of complete shards are not those of one run."""
     ordered = [count for _, count in sorted(zip(map(_number, group), counts, strict=True))]
     if ordered != [len(part) for part in _parts(sum(counts), len(counts))]:
         said = ", ".join(
@@ -155,11 +155,11 @@ def _refuse_others(group: Sequence[Named], counts: Sequence[int]) -> None:
 
 
 def _parts(total: int, of: int) -> Iterable[Sequence[int]]:
-    return (shards.part(range(total), f"{number}/{of}") for number in range(1, of + 1))
+    return (shard_of(range(total), f"{number}/{of}") for number in range(1, of + 1))
 
 
 def _stopped(parts: Sequence[Named | None]) -> str:
-    """Why a run of these shards is not complete; empty where it is."""
+    """Why a run of these shards is incomplete; empty if it is complete."""
     missing = [f"{number}/{len(parts)}" for number, one in enumerate(parts, 1) if one is None]
     lost = [one for one in parts if one is not None and one.why]
     if not missing and all(one.run.halted for one in lost):
@@ -172,7 +172,7 @@ def _stopped(parts: Sequence[Named | None]) -> str:
 
 
 def _halted(lost: Mapping[str, Named]) -> str:
-    """That all of these ended early, as they had been asked to; empty if none did."""
+    """The reason that all of these were stopped by a limit; empty for none."""
     runs = [one.run for one in lost.values()]
     late = next((run for run in runs if run.late), None)
     first = all(run.stopped.startswith(AT_FIRST) for run in runs)
@@ -195,18 +195,19 @@ def _interleaved(parts: Sequence[Sequence[CaseResult]]) -> list[CaseResult]:
         for result in results:
             cases.setdefault(case_of(result), []).append(result)
         by_case.append(cases)
-    together = shards.joined([[*cases.values()] for cases in by_case])
-    cutoff = CrashLimit()  # each shard had seen less than the run
-    return [result for results in together for result in cutoff.after(results)]
+    together = joined_shards([[*cases.values()] for cases in by_case])
+    crashes = CrashLimit()  # each shard has counted fewer than the run
+    counted = (crashes.counted(place, results) for place, results in enumerate(together))
+    return [result for results in counted for result in results]
 
 
 def _required(runs: Iterable[Named]) -> tuple[str, ...]:
-    """What had to be answered in any of them."""
+    """The requirements of all runs."""
     return tuple(dict.fromkeys(glob for one in runs for glob in one.header.require))
 
 
 def _all_troubles(group: Iterable[Named]) -> tuple[str, ...]:
-    """What could not be judged; the same is said once."""
+    """The troubles of all runs, each once."""
     return tuple(dict.fromkeys(trouble for one in group for trouble in one.run.troubles))
 
 
@@ -246,7 +247,7 @@ def _beside(runs: Sequence[Named]) -> Run:
 
 
 def _stopped_beside(runs: Sequence[Named]) -> str:
-    """Why runs of different implementations are not complete; empty where they are."""
+    """Why runs of different implementations are incomplete; empty if they are complete."""
     lost = {", ".join(one.header.implementations): one for one in runs if one.why}
     if len(runs) == 1:
         return runs[0].run.stopped

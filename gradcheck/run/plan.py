@@ -1,14 +1,19 @@
-"""What is to be judged: cases of a suite, whose code, in which dtypes, and how."""
+"""The plan of a run: cases, implementations, dtypes and options; its shards; and its loading."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
+from gradcheck.errors import LoadError, ManifestError
+from gradcheck.implementations.bound import Closing, Implementation, LaidOut
+from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import TIMEOUT
 from gradcheck.results.case_result import Kind
-from gradcheck.run import shards
+from gradcheck.spec.loading import installed_suites
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:  # a run of operators needs neither models nor update rules
@@ -19,31 +24,44 @@ if TYPE_CHECKING:  # a run of operators needs neither models nor update rules
 
 AnyCase: TypeAlias = "Case | ModelCase | RuleCase"
 Executor = Literal["local", "dask"]
+T = TypeVar("T")
+SHARD: Final = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to judge: cases of a suite, implementations by their `--impl` words, dtypes.
+    """What a run judges, and how.
 
-    `cases` are operators', `models` models'; `model_dtypes` may hold "mp50", under which the
-    suite's own fold of a model is held against 50-digit differences.
-
-    `suites` are the `--suite` references, repeated in repro lines. `convention` names the system
-    whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
-    `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
-    `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
-    models against slopes of their loss, as large ones always are; `train` trains each at its
-    smallest size, by every rule of the suite that says how. `build` lets manifests run their
-    commands. `contract` asks what a backward owes beyond its numbers (None: of all but the
-    reference), once per operator and dialect, at the cases named by `contract_at`. `isolate` runs
-    Python that is not the suite's own in a process of its own, in which each call may take
-    `timeout` seconds; it needs what several jobs need. `only` names the cases that are left of
-    the selection (None: all), and `shard`, "I/N", every N-th of those, from the I-th on.
-    `require` are globs of what has to be answered, which makes no difference to what is judged.
-    `config` says that a project's defaults were in effect: repro lines are complete without them.
-    `executor` says on what the jobs run, and `scheduler` at which address the cluster is that does
-    (empty: on one that is started for this); neither makes a difference to a report. `max_time`
-    is how many seconds a run of it may take in all (None: any).
+    Attributes:
+        suite: the suite of the cases.
+        cases: cases of operators.
+        models: cases of models.
+        rules: cases of update rules.
+        implementations: the words of `--impl`.
+        dtypes: the dtypes of operators and rules.
+        model_dtypes: the dtypes of models; "mp50" compares the suite's own gradients of a model
+            with differences in 50 digits.
+        seed: the seed of all inputs.
+        suites: the references of `--suite`, repeated in repro lines.
+        convention: the system whose choices on kinks are the only ones allowed; empty: any
+            subgradient.
+        jobs: the number of processes; more than one needs a suite that can be loaded by reference.
+        taylor: whether the Taylor remainder of every gradient is computed.
+        project: whether gradients of models are compared along directions, as of large models.
+        train: whether models are trained at their smallest sizes, by every rule that can.
+        build: whether manifests may run their commands.
+        contract: whether the contract is checked, once per operator and dialect; None: of all but
+            the reference.
+        contract_at: the names of the cases at which it is checked.
+        isolate: whether Python that is not the suite's runs in a child process.
+        timeout: the seconds that a call in such a process may take.
+        only: the names of the cases that are left of the selection; None: all.
+        shard: "I/N", every N-th case of those, from the I-th on; empty: all.
+        require: globs of names that must be answered; they change no verdict.
+        config: whether a project's defaults were in effect; repro lines repeat them.
+        executor: where the jobs run; it changes no report.
+        scheduler: the address of a Dask cluster; empty: one is started.
+        max_time: the seconds that the run may take in all; None: any number.
     """
 
     suite: Suite
@@ -75,23 +93,23 @@ class Plan:
 
     @property
     def everything(self) -> list[AnyCase]:
-        """What is judged: operators first, then models, then update rules."""
+        """The cases that are judged: operators, then models, then update rules."""
         every: list[AnyCase] = [*self.cases, *self.models, *self.rules]
         wanted = [case for case in every if self.only is None or case.name in self.only]
-        return [*shards.part(wanted, self.shard)]
+        return [*shard_of(wanted, self.shard)]
 
     def owes_contract(self, implementation: str) -> bool:
-        """Whether an implementation is asked what it owes beyond its numbers."""
+        """Whether the contract of an implementation is checked."""
         return implementation != "reference" if self.contract is None else self.contract
 
 
 def names_of(cases: Iterable[AnyCase]) -> set[tuple[str, str]]:
-    """Of which operators, models and rules, and of which dialects, cases are."""
+    """The operators, models and rules, with their dialects, of some cases."""
     return {(case.spec.name, case.dialect.name) for case in cases}
 
 
 def point_of(case: AnyCase) -> Sample | Size | Steps:
-    """Where a case is judged: an operator's sample, a model's size, a rule's steps."""
+    """The point of a case: an operator's sample, a model's size, a rule's steps."""
     if isinstance(case, Case):
         return case.sample
     from gradcheck.spec.model import ModelCase
@@ -100,9 +118,128 @@ def point_of(case: AnyCase) -> Sample | Size | Steps:
 
 
 def kind_of(case: AnyCase) -> Kind:
-    """What a case is a case of."""
+    """The kind of a case."""
     if isinstance(case, Case):
         return Kind.OPERATOR
     from gradcheck.spec.model import ModelCase
 
     return Kind.MODEL if isinstance(case, ModelCase) else Kind.RULE
+
+
+# ── shards ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def parsed_shard(text: str) -> tuple[int, int]:
+    """I and N of "I/N".
+
+    >>> parsed_shard("2/3")
+    (2, 3)
+
+    Raises:
+        ValueError: the text has another form, or I is not between 1 and N.
+    """
+    found = SHARD.fullmatch(text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise ValueError(f"{text!r} is no shard; write I/N with 1 ≤ I ≤ N, such as 1/3")
+    return int(found[1]), int(found[2])
+
+
+def shard_of(items: Sequence[T], text: str) -> Sequence[T]:
+    """The items of a shard "I/N": the I-th, and every N-th after it; all of them for "".
+
+    >>> shard_of("abcde", "2/3")
+    'be'
+    """
+    if not text:
+        return items
+    first, of = parsed_shard(text)
+    return items[first - 1 :: of]
+
+
+def joined_shards(shards: Sequence[Sequence[T]]) -> list[T]:
+    """The items of all shards, in order, in the order of the whole.
+
+    >>> "".join(joined_shards([shard_of("abcde", f"{i}/3") for i in (1, 2, 3)]))
+    'abcde'
+    """
+    longest = max(map(len, shards), default=0)
+    return [shard[place] for place in range(longest) for shard in shards if place < len(shard)]
+
+
+# ── loading ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPlan:
+    """A plan with its implementations; `troubles` are messages on those that did not load."""
+
+    plan: Plan
+    bindings: Sequence[Implementation]
+    troubles: Sequence[str]
+
+
+@contextmanager
+def loaded(plan: Plan) -> Iterator[LoadedPlan]:
+    """Load a plan's implementations; their processes end with the block.
+
+    Raises:
+        UnknownNameError, LoadError, ManifestError: as `run.execute` does.
+    """
+    bindings, troubles = load_all(plan)
+    if any(plan.owes_contract(binding.name) for binding in bindings):
+        from gradcheck.judge.contract_check import contract_cases  # door: contracts
+
+        plan = replace(plan, contract_at=contract_cases(plan.cases))
+    try:
+        _smoke(plan, bindings)
+        yield LoadedPlan(plan, bindings, troubles)
+    finally:
+        _close(bindings)
+
+
+def load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
+    """The implementations that load, and messages on the others.
+
+    Raises:
+        LoadError: none of them loads.
+    """
+    bindings: list[Implementation] = []
+    troubles: list[str] = []
+    first: LoadError | None = None
+    own = plan.isolate and any(word != "reference" for word in plan.implementations)
+    suites = (plan.suites or installed_suites()) if own else ()
+    isolation = None
+    if own:
+        from gradcheck.implementations.isolated import Isolation  # door: child processes
+
+        isolation = Isolation(suites=suites, timeout=plan.timeout)
+    for word in plan.implementations:
+        try:
+            bindings.append(load(word, plan.suite, build=plan.build, isolation=isolation))
+        except LoadError as error:
+            troubles.append(str(error))
+            first = first or error
+    if first is not None and not bindings:
+        raise first
+    return bindings, troubles
+
+
+def _smoke(plan: Plan, bindings: Sequence[Implementation]) -> None:
+    """Lay out every planned call of a manifest before the first one is judged.
+
+    Raises:
+        ManifestError: the manifest is wrong for some cases, or exchanges two sizes; the message
+            names all such places.
+    """
+    for binding in bindings:
+        if isinstance(binding, LaidOut):
+            problems = binding.smoke(plan.cases, plan.dtypes)
+            problems = problems or binding.exchanged(plan.cases, plan.dtypes)
+            if problems:
+                raise ManifestError("; also ".join(problems))
+
+
+def _close(bindings: Sequence[Implementation]) -> None:
+    for binding in bindings:
+        if isinstance(binding, Closing):
+            binding.close()

@@ -1,22 +1,23 @@
-"""A finding as a result: where it was found, and the command that repeats it."""
+"""A finding as a result: with the names of its case, and the command that repeats it."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
-from gradcheck.implementations.processes import TIMEOUT
 from gradcheck.results.case_result import CaseId, CaseResult, Kind
 from gradcheck.results.finding import Finding, Part
+from gradcheck.run.options import OPTIONS, SWITCH, Option
 from gradcheck.run.plan import AnyCase, Plan, kind_of, point_of
 from gradcheck.spec.suite import Case
 
 THREAD: Final = re.compile(r"\b(Current thread|Thread) 0x[0-9a-f]+(?= \()")
-"""An address that is another one in each process."""
+"""An address that differs between processes."""
 SANITIZED: Final = re.compile(r"(?<===)[0-9]+(?===)|(?<=\b0x)[0-9a-f]{6,}")
-"""A process and addresses that a sanitizer's report names."""
+"""Process ids and addresses in the report of a sanitizer."""
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 
 
@@ -28,7 +29,7 @@ def result_of(
     dtype: str,
     finding: Finding,
 ) -> CaseResult:
-    """Return a finding in one case and dtype as a result; `fingerprint` is the case's."""
+    """The result of a finding in one case and dtype; `fingerprint` is the case's."""
     point = point_of(case)
     return CaseResult(
         case=CaseId(
@@ -49,7 +50,7 @@ def result_of(
 
 
 def steady(printed: str) -> str:
-    """What was printed, without what a stack or a sanitizer's report has anew in each process.
+    """A program's prints without the addresses and process ids of stacks and sanitizers.
 
     >>> steady("Current thread 0x00007f66c1b0 (most recent call first):")
     'Current thread (most recent call first):'
@@ -74,19 +75,28 @@ def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: 
         words += _flag("--suite", reference)
     if implementation != "reference":
         words += _flag("--impl", implementation)
-    if kind is Kind.MODEL:
-        words += ["--project"] * plan.project + ["--train"] * (finding.part is Part.TRAINING)
-    if finding.part is Part.CONTRACT and plan.contract:
-        words.append("--contract")
-    if plan.timeout != TIMEOUT:
-        words += ["--timeout", f"{plan.timeout:g}"]
-    if plan.convention:
-        words += _flag("--convention", plan.convention)
-    if plan.seed:
-        words += ["--seed", str(plan.seed)]
+    for option in _repeated():
+        if option.repro in ("always", kind.value, finding.part.value):
+            words += _option(option, getattr(plan, option.plan))
     return shlex.join(words)
 
 
+@cache
+def _repeated() -> list[Option]:
+    """The options that repro lines repeat after --suite and --impl: switches, then values."""
+    found = [option for option in OPTIONS if option.repro and not option.repeatable]
+    return sorted(found, key=lambda o: (o.kind is not SWITCH, o.name if o.kind is SWITCH else ""))
+
+
+def _option(option: Option, value: object) -> list[str]:
+    """A flag as typed; nothing where it has its default."""
+    if value in (None, False, option.default):
+        return []
+    if option.kind is SWITCH:
+        return [f"--{option.name}"]
+    return _flag(f"--{option.name}", f"{value:g}" if isinstance(value, float) else str(value))
+
+
 def _flag(flag: str, value: str) -> list[str]:
-    """A flag and its value; a value that looks like a flag needs an equals sign."""
+    """A flag and its value, with an equals sign where the value looks like a flag."""
     return [f"{flag}={value}"] if value.startswith("-") else [flag, value]

@@ -1,1 +1,1 @@
-"""Files, descriptors, signals and the import path of this process. Nothing here knows gradients."""
+"""The operating system: files, descriptors, signals, the import path and entry points."""

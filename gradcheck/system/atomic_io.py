@@ -1,4 +1,4 @@
-"""Writing a file so that it is either as it was, or whole."""
+"""Atomic writes: a file is either unchanged or complete."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradcheck.system.descriptors import number_of
+from gradcheck.system.process import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from io import FileIO
 
     Text = str | bytes | Iterable[str]
-    """What a file is to hold: as a text, as it is, or in pieces."""
+    """The content of a file: text, bytes, or pieces of text."""
 
 
 def save(path: Path, text: Text) -> None:
-    """Write a file whole: a regular one, or a new one, aside; a device or a pipe as it is.
+    """Write a file: a regular or new one atomically, a device or pipe in place.
 
-    A long text may come in pieces, of which only one has to be there at a time.
+    A long text may come in pieces, so that only one is in memory at a time.
 
     Raises:
         OSError: it cannot be written; a regular file is as it was.
@@ -43,7 +43,7 @@ def is_special(path: Path) -> bool:
     """Whether a path is a device, a pipe, or a descriptor of this process: written as it is.
 
     Raises:
-        OSError: that cannot be told.
+        OSError: the path cannot be examined.
     """
     if number_of(str(path)) is not None:
         return True
@@ -54,9 +54,9 @@ def is_special(path: Path) -> bool:
 
 
 def opened(path: Path) -> FileIO:
-    """A file begun anew, in place, without a buffer.
+    """Open a file for writing, in place and unbuffered.
 
-    A descriptor of this process goes on where it is: opened again, a file would be cut off.
+    A descriptor of this process is duplicated: opened again, its file would be truncated.
 
     Raises:
         OSError: it cannot be opened.
@@ -68,10 +68,10 @@ def opened(path: Path) -> FileIO:
 
 
 def replace(path: Path, text: Text) -> None:
-    """Write beside `path`, then rename; a link stays one, and permissions stay as they are.
+    """Write beside `path`, then rename; links and permissions are kept.
 
     Raises:
-        OSError: it cannot be written; what was there is untouched.
+        OSError: it cannot be written; the old file is unchanged.
     """
     target = Path(os.path.realpath(path))
     with _aside(target, text) as aside:
@@ -81,10 +81,10 @@ def replace(path: Path, text: Text) -> None:
 
 
 def create(path: Path, text: str) -> None:
-    """Write a file that is not there yet: whole, or not at all.
+    """Create a file, atomically.
 
     Raises:
-        FileExistsError: it is there.
+        FileExistsError: it exists.
         OSError: it cannot be written.
     """
     with _aside(path, text) as aside:
@@ -100,7 +100,7 @@ def create(path: Path, text: str) -> None:
 
 @contextmanager
 def _aside(target: Path, text: Text) -> Iterator[Path]:
-    """`text` in a file of its own beside `target`, on the disk; it is gone after the block."""
+    """A temporary file beside `target` with `text`, on the disk; removed after the block."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
     aside = Path(name)
     try:
@@ -115,7 +115,6 @@ def _aside(target: Path, text: Text) -> Iterator[Path]:
 
 
 def _pieces(text: Text) -> Iterator[bytes]:
-    """A text, or bytes, is one piece, not one per character."""
     if isinstance(text, bytes):
         yield text
     else:
@@ -124,7 +123,7 @@ def _pieces(text: Text) -> Iterator[bytes]:
 
 
 def _umask() -> int:
-    """What a new file's permissions lack; it can be read only by setting it."""
+    """The process's umask, which can be read only by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

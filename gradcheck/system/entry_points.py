@@ -1,6 +1,6 @@
-"""What installed packages offer under an entry point: its files are read, and nothing imported.
+"""Entry points of installed packages, read from their files without importing anything.
 
-`importlib.metadata` knows the same, and takes a tenth of a short run to import. It is asked where
+`importlib.metadata` finds the same, and takes a tenth of a short run to import. It is used where
 packages are found in another way than in a folder of `sys.path`.
 """
 
@@ -16,11 +16,11 @@ from typing import Final
 FILE: Final = "entry_points.txt"
 ENDINGS: Final = (".dist-info", ".egg-info")
 RUNS: Final = re.compile("[-_.]+")
-"""What packages' names do not differ by."""
+"""Characters that count as equal in names of packages."""
 
 
 def entry_points(group: str) -> dict[str, str]:
-    """By name, the objects ("module:NAME") that packages offer in a group.
+    """The objects ("module:NAME") of a group, by name.
 
     Of two installations of a package, the one that would be imported counts. Source: the
     specification "Entry points" of the Python Packaging Authority.

@@ -1,4 +1,4 @@
-"""Reading a file that may be anything: it neither waits for nobody, nor takes all memory."""
+"""Reading a file that may be a pipe, a device or huge: without hanging or filling the memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import os
 import stat
 
-from gradcheck.system.descriptors import number_of
+from gradcheck.system.process import number_of
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
 
-PIPED: Final = 1 << 31
-"""Bytes read of a pipe: nobody knows how much will come."""
+MAX_PIPE_BYTES: Final = 1 << 31
+"""Bytes read from a pipe, whose length is unknown."""
 
 
 class Unsuitable(OSError):  # noqa: N818  a file is
-    """There is something at a path, and it is no file to be read; `strerror` says why."""
+    """A path names something other than a readable file; `strerror` says what."""
 
     def __init__(self, why: str) -> None:
-        """Say why, in words that follow the path."""
+        """Take the reason, in words that follow the path."""
         super().__init__(errno.EINVAL, why)
 
 
 class TooLarge(Unsuitable):
-    """It is larger than whatever it may be."""
+    """A file exceeds the limit of its reader."""
 
     def __init__(self, largest: int) -> None:
-        """Say how large it may be, in bytes."""
+        """Take the limit in bytes."""
         super().__init__(f"it is too large: at most {largest >> 20:,} MiB are read")
 
 
 def opened(path: Path, largest: int) -> BinaryIO:
-    """A file to be read, which raises Unsuitable once it has given more than `largest` bytes.
+    """Open a file that raises `TooLarge` once more than `largest` bytes were read.
 
-    Of pipes, those that this process was given are read (`-`, `/dev/stdin`, `<(…)`); at a named
-    one, reading would wait for somebody to write.
+    Pipes that this process was given are read (`-`, `/dev/stdin`, `<(…)`); a named one is refused,
+    since reading would wait for a writer.
 
     Raises:
         Unsuitable: it is a device or a named pipe, or too large.
@@ -50,7 +50,7 @@ def opened(path: Path, largest: int) -> BinaryIO:
     given = own is not None and not stat.S_ISREG(os.fstat(own).st_mode)
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     descriptor = os.dup(own) if own is not None and given else os.open(path, flags)
-    largest = min(largest, PIPED) if given else largest
+    largest = min(largest, MAX_PIPE_BYTES) if given else largest
     try:
         _refuse(os.fstat(descriptor), largest, given=given)
     except BaseException:
@@ -60,7 +60,7 @@ def opened(path: Path, largest: int) -> BinaryIO:
 
 
 def contents(path: Path, largest: int) -> bytes:
-    """What a file holds.
+    """The bytes of a file.
 
     Raises:
         Unsuitable: it is a device or a named pipe, or larger than `largest` bytes.
@@ -85,14 +85,14 @@ def _refuse(found: os.stat_result, largest: int, *, given: bool) -> None:
 
 
 class _Capped(io.FileIO):
-    """A file that gives no more than so many bytes."""
+    """A file that gives a limited number of bytes."""
 
     def __init__(self, descriptor: int, largest: int) -> None:
         super().__init__(descriptor, "rb")
         self._largest = self._left = largest
 
     def readinto(self, buffer: Any) -> int | None:
-        """As much as there is, if that is not too much."""
+        """Read what is there, within the limit."""
         got = super().readinto(buffer)
         self._left -= got or 0
         if self._left < 0:
@@ -100,7 +100,7 @@ class _Capped(io.FileIO):
         return got
 
     def readall(self) -> bytes:
-        """All that is left, piece by piece."""
+        """Read the rest, piece by piece."""
         found = bytearray()
         while piece := self.read(1 << 20):
             found += piece

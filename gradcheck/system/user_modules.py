@@ -1,20 +1,31 @@
-"""Where a user's modules are found: in his folders, behind all that is installed.
+"""Where a user's modules and the project's defaults are: in the user's folders.
 
-His folders come last on the path, and only once code of his is named: a `random.py` of his is
-never imported in the place of Python's, and at a command that runs nobody's code not at all.
+The folders come last on the path, and only once code of the user's is named: a `random.py` there
+never replaces Python's. The project's folder is that of the nearest pyproject.toml with a table
+`[tool.gradcheck]`.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gradcheck.errors import LoadError, UsageError
-from gradcheck.system.config_file import file_of
+from gradcheck.system.reading import Unsuitable, contents
 
+FILE: Final = "pyproject.toml"
+TABLE: Final = "gradcheck"
+MAX_BYTES: Final = 1 << 24
+"""Bytes of a pyproject.toml."""
+HINT: Final = re.compile(r"""tool["']?\s*(?:\.\s*["']?gradcheck|[]=])|\\[uU]""")
+"""Text that a file with the table contains: its name, that of all tools' table, or an escape.
+
+Parsing TOML takes a twentieth of a short run, and a project that uses gradcheck mentions it anyway.
+"""
 _FOLDERS: Final[set[str]] = set()
 
 
@@ -22,7 +33,7 @@ def here() -> Path:
     """The working directory.
 
     Raises:
-        UsageError: there is none any more.
+        UsageError: it was removed.
     """
     try:
         return Path.cwd()
@@ -31,35 +42,32 @@ def here() -> Path:
 
 
 def look_here() -> None:
-    """Let modules be imported from the working directory, and from the project's folder.
-
-    The project's is the one whose pyproject.toml has a table of ours.
-    """
+    """Let modules be imported from the working directory and from the project's folder."""
     try:
         mine = here()
-    except UsageError:  # there is nothing in it
+    except UsageError:  # it was removed
         return
-    file = file_of(mine)
+    file = project_file(mine)
     for folder in (mine, mine if file is None else file.parent):
         _put(len(sys.path), str(folder))
 
 
 def look_in(folder: Path) -> None:
-    """Let modules be imported from a folder, before all others of the user's."""
+    """Let modules be imported from a folder, before the user's other folders."""
     mine = (place for place, known in enumerate(sys.path) if known in _FOLDERS)
     _put(next(mine, len(sys.path)), str(folder.absolute()))
 
 
 def path_without() -> list[str]:
-    """The path without the user's folders: another process looks there for itself."""
+    """`sys.path` without the user's folders, which another process adds for itself."""
     return [place for place in sys.path if isinstance(place, str) and place not in _FOLDERS]
 
 
 def refuse_hidden(module: str) -> None:
-    """Refuse a module of the user's that another one of its name hides.
+    """Refuse a module of the user's that another module of its name hides.
 
     Raises:
-        LoadError: there is one.
+        LoadError: another module hides it.
     """
     top = module.partition(".")[0]
     mine = PathFinder.find_spec(top, [place for place in sys.path if place in _FOLDERS])
@@ -74,6 +82,38 @@ def refuse_hidden(module: str) -> None:
         f"{mine.origin}: {other} a module of that name, too, which comes first; rename yours, or "
         "put its folder into PYTHONPATH"
     )
+
+
+def project_file(folder: Path) -> Path | None:
+    """The nearest pyproject.toml with the table, in `folder` or above it, if any.
+
+    An unreadable file, or one that is not TOML, counts if it mentions the table.
+    """
+    for place in (folder, *folder.parents):
+        path = place / FILE
+        try:
+            content = contents(path, MAX_BYTES)
+        except Unsuitable:
+            return path  # its reader reports why
+        except OSError:
+            continue
+        if TABLE.encode() in content and project_table(content) is not None:
+            return path
+    return None
+
+
+def project_table(content: bytes) -> Any:
+    """The value of `tool.gradcheck`; None without one; a ValueError where the file is not TOML."""
+    try:
+        text = content.decode("utf-8")
+        if not HINT.search(text):
+            return None
+        import tomllib  # deferred: few folders have a file with the table
+
+        tool = tomllib.loads(text).get("tool")
+    except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML
+        return ValueError(str(error))
+    return tool.get(TABLE) if isinstance(tool, dict) else None
 
 
 def _put(place: int, folder: str) -> None:

@@ -1,14 +1,17 @@
-"""Gradients in tests: what a test file says, what it is given, and what pytest makes of it."""
+"""Gradients in tests: decorators and cases of test files, and the items of the pytest plugin.
+
+In: a pytest session and its test files. Out: items, failures, a summary and reports.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 MARKER: Final = "gradcheck"
-"""What pytest marks all of it with: `-m gradcheck`."""
+"""The mark of all items: `-m gradcheck`."""
 CARRIED: Final = "gradcheck"
-"""The attribute of a report under which results travel, as text."""
+"""The attribute of a report that carries results, as text."""
 BASELINE: Final = "gradcheck::baseline"
-"""The item that looks at the baseline by its names and dates."""
+"""The item that checks names and dates of the baseline."""
 WORKER: Final = "workerinput"
-"""What xdist gives the configuration of each of its processes."""
+"""The attribute of the configuration of an xdist worker."""

@@ -1,4 +1,4 @@
-"""Items of ours whose process was lost under xdist: each is tried once more, in another."""
+"""Under xdist, items whose process was lost are tried once more, in another."""
 
 from __future__ import annotations
 
@@ -11,52 +11,51 @@ import pytest
 
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.crash_limit import CALL
 from gradcheck.run.judge_case import hash_of
+from gradcheck.run.limits import CALL
 from gradcheck.run.to_result import result_of
-from gradcheck.testing.attach_results import carry
 from gradcheck.testing.failure import CheckFailed, failure_of
-from gradcheck.testing.items import node_of, place_of
+from gradcheck.testing.items import carry, node_of, place_of
 
 if TYPE_CHECKING:
     from gradcheck.testing.session import Check, Session
 
 RETRIED: Final = "retried"
-"""How pytest counts a test whose process was lost, and which is tried again."""
+"""The outcome of a test that is tried again."""
 MARKED: Final = "gradcheck_retried"
-"""The attribute of a report that says so; JUnit files know no such thing, and show a skip."""
+"""The attribute of its report; JUnit files show a skip."""
 WHOLE_SCOPES: Final = ("loadscope", "loadfile", "loadgroup")
-"""Under these, xdist gives what a lost process had left to another, the lost item included."""
+"""Modes of xdist in which the tests left by a lost process, the lost one included, are rerun."""
 SHARED: Final = ("load", "worksteal", *WHOLE_SCOPES)
-"""Ways of sharing tests out, so that each is run by one process: `each` has all run by all."""
+"""Modes of xdist in which one process runs each test; not `each`."""
 ENDED: Final = "the process of pytest's that judged it ended"
 GONE: Final = "processes of pytest's ended, and none took their place"
 
 
-class Lost:
-    """A plugin of the process that hears all others, where `ours` is what they judge.
+class CrashRetry:
+    """A plugin of xdist's controller that repeats lost items of a session, once.
 
-    A loss that is excused may not hide another: what was to be run and was not, has failed.
+    Planned tests that were not run in the end have failed, so that no loss hides another.
     """
 
     def __init__(self, ours: Session) -> None:
-        """Nothing is lost yet."""
+        """Take the session."""
         self._ours = ours
         self._retried: set[str] = set()
-        self._heard: set[str] = set()
-        self._planned: list[str] = []  # everybody's tests, once a loss has been excused
+        self._reported: set[str] = set()
+        self._planned: list[str] = []  # all tests, once an item was retried
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_handlecrashitem(
         self, crashitem: str, report: pytest.TestReport, sched: Any
     ) -> bool | None:
-        """Say of an item that was under way in a process that ended what becomes of it.
+        """Retry an item of gradcheck whose process ended; other tests may not bear a second run.
 
-        It is of ours; anybody else's code may not bear to be run twice. True: it is settled.
+        Returns True where it is handled.
         """
         if crashitem not in self._checks or report.outcome != "failed":
             return None
-        if crashitem in self._heard:  # all but its last word was
+        if crashitem in self._reported:  # only its teardown is missing
             self._planned = [*sched.collection]
             report.outcome, report.when, report.longrepr = "passed", "teardown", None
         elif crashitem not in self._retried and self._again(sched, crashitem):
@@ -73,15 +72,15 @@ class Lost:
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of what has been said of an item after all."""
+        """Note the items that were reported."""
         if (report.when == "call" or not report.passed) and not hasattr(report, MARKED):
-            self._heard.add(report.nodeid)
+            self._reported.add(report.nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Fail what was to be run and was not: xdist replaces only so many processes.
+        """Fail planned tests that were not run: xdist replaces only so many processes.
 
-        Where something else stopped the session, that is what was to be tried again.
+        If something else stopped the session, fail only those that were to be retried.
         """
         stopped = True
         try:
@@ -89,7 +88,7 @@ class Lost:
             stopped = False
             return found
         finally:
-            for node in [*self._unheard(stopped=stopped)]:
+            for node in [*self._unreported(stopped=stopped)]:
                 report = _report(node, f"it was not run: {GONE}")
                 if node in self._retried:
                     self._failed(report, Verdict.NOTRUN, f"{ENDED}, and it was not tried again")
@@ -98,26 +97,25 @@ class Lost:
                 session.config.hook.pytest_runtest_logreport(report=report)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
-        """How pytest shows and counts one that is tried again."""
+        """Show and count a test that is tried again."""
         if hasattr(report, MARKED):
             return RETRIED, "R", ("RETRIED", {"yellow": True})
         return None
 
     @cached_property
     def _checks(self) -> dict[str, Check]:
-        """What every item judges."""
         return {node_of(check): check for check in self._ours.checks}
 
-    def _unheard(self, *, stopped: bool) -> Iterator[str]:
+    def _unreported(self, *, stopped: bool) -> Iterator[str]:
         for node in self._planned:
-            if node not in self._heard and (node in self._retried or not stopped):
+            if node not in self._reported and (node in self._retried or not stopped):
                 yield node
 
     def _again(self, sched: Any, item: str) -> bool:
-        """Have an item run again; False: this way of sharing tests out knows none."""
+        """Have an item run again; False where xdist's mode cannot."""
         if self._ours.distribution in WHOLE_SCOPES:
             return True
-        with suppress(OSError):  # the other process may be dying too; xdist will hear of it
+        with suppress(OSError):  # the other process may be dying too
             try:
                 sched.mark_test_pending(item)
             except NotImplementedError:
@@ -125,7 +123,7 @@ class Lost:
         return True
 
     def _failed(self, report: pytest.TestReport, verdict: Verdict, reason: str) -> None:
-        """Make a report that of a failure, with the result that goes with it."""
+        """Turn a report into that of a failure, with its result."""
         check, plan = self._checks[report.nodeid], self._ours.plan
         finding = Finding(name=CALL, verdict=verdict, reason=reason)
         result = result_of(
@@ -143,14 +141,14 @@ class Lost:
 
 
 def _report(node: str, text: str) -> pytest.TestReport:
-    """The failure of a test of which nothing was heard."""
+    """The failure of a test without a report."""
     file = node.partition("::")[0]
     where = (file, None, node)
     return pytest.TestReport(node, where, {}, outcome="failed", longrepr=text, when="call")
 
 
 def _never_again(sched: Any, item: str) -> None:
-    """Take an item out of what is still to be shared out, so that the rest of its scope is run."""
+    """Mark an item as done, so that the rest of its scope is run."""
     for unit in getattr(sched, "workqueue", {}).values():
         if item in unit:
             unit[item] = True

@@ -1,4 +1,4 @@
-"""The failure of a test, as text: what is wrong first, the facts below, how to repeat it last."""
+"""The failure of a test as text: the fault, the facts, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,15 @@ class CheckFailed(AssertionError):  # noqa: N818  a check has
 
 
 class NotCompared(CheckFailed):
-    """A test was to compare something, and did not; where it happened says nothing."""
+    """A test compared nothing; it has no useful traceback."""
 
 
 for _public in (CheckFailed, NotCompared):
-    _public.__module__ = "gradcheck"  # as a traceback is to call it
+    _public.__module__ = "gradcheck"  # its name in tracebacks
 
 
 def failure_of(failed: Sequence[CaseResult], about: Sequence[Problem] = ()) -> CheckFailed:
-    """The failure that results of one case make.
-
-    `about` says what a baseline holds against them: that they are wrong, it knows.
-    """
+    """The failure of a case's results; `about` are the baseline's objections to them."""
     first = failed[0]
     noise = printed.marked(first.finding.printed, "  ")
     text = "\n\n".join(map(failure_text.paragraph, failed))
@@ -47,7 +44,7 @@ def failure_of(failed: Sequence[CaseResult], about: Sequence[Problem] = ()) -> C
 
 
 def lead_of(about: Sequence[Problem]) -> str:
-    """What is to be changed in a baseline, in one line: what is wrong before where."""
+    """The change that a baseline needs, in one line."""
     first = about[0]
     return words.clean(
         f"{first.breach.value.upper()} {first.where}: {first.says}{_more(len(about))}"
@@ -59,7 +56,7 @@ def _more(count: int) -> str:
 
 
 def _lead(record: CaseResult) -> str:
-    """What is wrong in one line: of which gradient, and of which class, where that is known."""
+    """One line on what is wrong: the gradient, and the class of the defect, if it is known."""
     said = failure_text.alone(record).lead
     subject = words.subject(record.finding.name, record.finding.part)
     if not said.startswith((f"{subject} ", f"{subject}: ")):

@@ -1,7 +1,7 @@
-"""Arrays that are named before they are drawn: what `@gradcheck.case` takes for a primal.
+"""Specifications of random arrays, the primals of `@gradcheck.case`.
 
-Numbers are those of `numerics.draw.Draw`: seeded by names, and with full mantissas, so that code
-which rounds them shows it; a narrower dtype gets them rounded once.
+The numbers are those of `numerics.draw.Draw`: seeded by names, with full mantissas, so that code
+that rounds them shows it; a narrower dtype gets them rounded once.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ ROWS: Final[dict[str, Callable[[Array], Array]]] = {
     "large": lambda row: row * 2.0**12,
     "constant": lambda row: np.full_like(row, row[:1].item() if row.size else 0.0),
 }
-"""What a row may become that is hard for a backward, by name."""
+"""Rows that are hard for a backward, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """An array to be drawn, the same whenever it is drawn for the same names.
+class ArraySpec:
+    """An array to draw, equal whenever it is drawn for the same names.
 
-    `draw(generator)` gives its numbers; `hard` names what its last rows are replaced by.
+    `draw(generator)` gives its numbers; `hard` names the kinds of its last rows.
     """
 
     draw: Callable[[Draw], Array]
     hard: tuple[str, ...] = ()
 
-    def rows(self, *kinds: str) -> Drawn:
+    def rows(self, *kinds: str) -> ArraySpec:
         """The same array with its last rows (along the last axis) made hard, one row per kind.
 
         "zero" is all zeros, "tiny" 2^-20 and "large" 2^12 times what was drawn, "constant" its
         first number throughout.
 
         Raises:
-            UsageError: there is no such kind.
+            UsageError: a kind is unknown.
         """
         for kind in kinds:
             if kind not in ROWS:
@@ -55,7 +55,7 @@ class Drawn:
         """The numbers; messages call the array `name`.
 
         Raises:
-            UsageError: there are none, or too few rows for the hard ones.
+            UsageError: they are not numbers, or too few rows for the hard ones.
         """
         found = np.array(self.draw(draw), order="C")  # rows of it are views
         if found.dtype.kind not in "fiu":
@@ -74,26 +74,26 @@ def _hardened(name: str, array: Array, kinds: Sequence[str]) -> Array:
     return array
 
 
-def drawn(draw: Callable[[Draw], Array]) -> Drawn:
-    """An array of your own making: `draw` gets a seeded `gradcheck.numerics.draw.Draw`.
+def drawn(draw: Callable[[Draw], Array]) -> ArraySpec:
+    """An array from a function: `draw` gets a seeded `gradcheck.numerics.draw.Draw`.
 
     >>> lower = drawn(lambda draw: np.tril(draw.normal(4, 4)))
 
     Raises:
-        UsageError: `draw` is no function.
+        UsageError: `draw` is not a function.
     """
     if not callable(draw):
         raise UsageError(f"drawn(…) takes a function of a generator, not a {_kind(draw)}")
-    return Drawn(draw=draw)
+    return ArraySpec(draw=draw)
 
 
-def normal(*shape: int, scale: float = 1.0) -> Drawn:
+def normal(*shape: int, scale: float = 1.0) -> ArraySpec:
     """Standard normal numbers times `scale`."""
     sizes = _shape("normal", shape)
-    return Drawn(draw=lambda draw: draw.normal(*sizes, scale=scale))
+    return ArraySpec(draw=lambda draw: draw.normal(*sizes, scale=scale))
 
 
-def uniform(low: float, high: float, *shape: int) -> Drawn:
+def uniform(low: float, high: float, *shape: int) -> ArraySpec:
     """Uniform numbers in [low, high].
 
     Raises:
@@ -102,35 +102,35 @@ def uniform(low: float, high: float, *shape: int) -> Drawn:
     if not low < high:
         raise UsageError(f"uniform({low}, {high}, …): write the lower end first, then the upper")
     sizes = _shape("uniform", shape)
-    return Drawn(draw=lambda draw: draw.uniform(low, high, *sizes))
+    return ArraySpec(draw=lambda draw: draw.uniform(low, high, *sizes))
 
 
-def positive(*shape: int) -> Drawn:
+def positive(*shape: int) -> ArraySpec:
     """Numbers in [1/8, 2]: for logarithms, roots and divisors."""
     sizes = _shape("positive", shape)
-    return Drawn(draw=lambda draw: draw.positive(*sizes))
+    return ArraySpec(draw=lambda draw: draw.positive(*sizes))
 
 
-def away(points: float | Sequence[float], *shape: int, scale: float = 1.0) -> Drawn:
+def away(points: float | Sequence[float], *shape: int, scale: float = 1.0) -> ArraySpec:
     """Normal numbers times `scale` that keep 1/8 distance from each of `points`, say from kinks."""
     sizes = _shape("away", shape)
-    return Drawn(draw=lambda draw: draw.away(points, *sizes, scale=scale))
+    return ArraySpec(draw=lambda draw: draw.away(points, *sizes, scale=scale))
 
 
-def integers(low: int, high: int, *shape: int) -> Drawn:
+def integers(low: int, high: int, *shape: int) -> ArraySpec:
     """Integers in [low, high): indices, labels. There is no gradient with respect to them.
 
     Raises:
-        UsageError: there is no such integer.
+        UsageError: the interval is empty.
     """
     if not low < high:
         raise UsageError(f"integers({low}, {high}, …): there is none from {low} up to below {high}")
     sizes = _shape("integers", shape)
-    return Drawn(draw=lambda draw: draw.integers(low, high, *sizes))
+    return ArraySpec(draw=lambda draw: draw.integers(low, high, *sizes))
 
 
 def _shape(function: str, shape: Sequence[Any]) -> tuple[int, ...]:
-    """The sizes of the axes, each an argument of its own or all of them in one tuple."""
+    """The sizes of the axes, given as arguments or as one tuple."""
     if len(shape) == 1 and isinstance(shape[0], tuple | list):
         shape = shape[0]
     for size in shape:
@@ -142,3 +142,8 @@ def _shape(function: str, shape: Sequence[Any]) -> tuple[int, ...]:
 
 def _kind(value: object) -> str:
     return type(value).__name__
+
+
+def is_primal(value: object) -> bool:
+    """Whether a keyword of `@gradcheck.case` is a primal; all others are attributes."""
+    return isinstance(value, ArraySpec | np.ndarray)

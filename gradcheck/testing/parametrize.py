@@ -1,7 +1,7 @@
-"""`@gradcheck.case` and `@gradcheck.cases_of`: tests of one's own over points, dtypes and seeds.
+"""`@gradcheck.case` and `@gradcheck.cases_of`: a user's tests over points, dtypes and seeds.
 
-A decorator only says what the test is to be given; the pytest plugin gives it, as the argument
-`case`. Nothing here imports pytest.
+A decorator declares the cases of a test; the pytest plugin passes them as the argument `case`.
+Nothing here imports pytest.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from gradcheck.cli.run import convention_of
 from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.judge.contract_check import contract_cases
+from gradcheck.run.plan import Plan
+from gradcheck.spec.loading import load_suite
 from gradcheck.spec.selection import ALL, DTYPES, LOW
 from gradcheck.spec.spec_checks import NAME
-from gradcheck.testing.suite_case import SuiteCase
-from gradcheck.testing.user_case import OwnCase, is_primal
+from gradcheck.testing.cases import SuiteCase, UserCase
+from gradcheck.testing.inputs import is_primal
 
 ARGUMENT: Final = "case"
-"""What the argument of a test is called."""
+"""The argument of a test."""
 TYPICAL: Final = "typical"
 """The sample that the decorator's own keywords describe."""
 _ATTRIBUTE: Final = "_gradcheck_declared"
@@ -37,8 +41,8 @@ def case(
 ) -> Callable[[Test], Test]:
     """Give a test points of your own operator, one after the other, as its argument `case`.
 
-    What is drawn (`gradcheck.normal(8, 64)` and its like) or a NumPy array is a primal, in the
-    order in which it stands; all else is an attribute. The test calls `case.check(forward, vjp)`.
+    Specifications of arrays (`gradcheck.normal(8, 64)`) and NumPy arrays are primals, in their
+    order; all other keywords are attributes. The test calls `case.check(forward, vjp)`.
 
     Args:
         dtypes: float64, float32, or both.
@@ -61,7 +65,7 @@ def case(
     twice = {*values} & {*(attrs or {})}
     if twice:
         raise UsageError(f"{', '.join(sorted(twice))} stands in `attrs` and beside it")
-    declared = _Own(
+    declared = _OfUser(
         points={TYPICAL: merged, **_overridden(merged, samples or {})},
         dtypes=_dtypes(dtypes, DTYPES),
         seeds=_count(seeds),
@@ -83,8 +87,7 @@ def cases_of(
     """Give a test every case that the suite has of an operator, as its argument `case`.
 
     The test calls `case.check(forward, vjp)`, or `case.check(entry)` with whatever may stand in a
-    table for `--impl`. What the operator owes beyond its numbers is asked too, once per dialect,
-    unless `contract` is False.
+    table for `--impl`. The contract is checked too, once per dialect, unless `contract` is False.
 
     Args:
         operator: its name, or "operator/dialect".
@@ -111,30 +114,30 @@ def cases_of(
     return partial(_declare, declared)
 
 
-def declared_of(*holders: object) -> _Own | _OfSuite | None:
-    """What the decorators above said of a test function, or of its class."""
+def declared_of(*holders: object) -> _OfUser | _OfSuite | None:
+    """The declaration of a test function, or of its class."""
     for holder in holders:
         found = getattr(holder, _ATTRIBUTE, None)
-        if isinstance(found, _Own | _OfSuite):
+        if isinstance(found, _OfUser | _OfSuite):
             return found
     return None
 
 
-# ── what a decorator declares ────────────────────────────────────────────────────────────────
+# ── declarations ────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Own:
+class _OfUser:
     """Points of a user's own operator."""
 
     points: Mapping[str, Mapping[str, Any]]
     dtypes: Sequence[str]
     seeds: int
 
-    def cases(self, test: str) -> list[OwnCase]:
+    def cases(self, test: str) -> list[UserCase]:
         """Every point in every dtype under every seed, for the test of that name."""
         return [
-            OwnCase(test, name, values, dtype, seed)
+            UserCase(test, name, values, dtype, seed)
             for name, values in self.points.items()
             for dtype in self.dtypes
             for seed in range(self.seeds)
@@ -159,14 +162,9 @@ class _OfSuite:
         """Every case in every dtype.
 
         Raises:
-            UnknownNameError: there is no such operator, dialect or sample.
-            LoadError, UsageError: there is no such suite, or system with conventions.
+            UnknownNameError: no operator, dialect or sample has that name.
+            LoadError, UsageError: a suite cannot be loaded, or a system has no conventions.
         """
-        from gradcheck.cli.planned import convention_of
-        from gradcheck.judge.contract_check import contract_cases
-        from gradcheck.run.plan import Plan
-        from gradcheck.spec.loading import load_suite
-
         suite = load_suite(self.suites)
         if self.operator not in suite.operators:
             raise UnknownNameError("operator", self.operator, suite.operators)
@@ -189,8 +187,8 @@ class _OfSuite:
         return [SuiteCase(test, case, d, self.key, plans[d]) for case in found for d in self.dtypes]
 
 
-def _declare(declared: _Own | _OfSuite, test: Test) -> Test:
-    """Write it on a test function, or on a class of them."""
+def _declare(declared: _OfUser | _OfSuite, test: Test) -> Test:
+    """Attach a declaration to a test function or class."""
     if _ATTRIBUTE in vars(test):
         name = getattr(test, "__name__", test)
         raise UsageError(
@@ -203,10 +201,10 @@ def _declare(declared: _Own | _OfSuite, test: Test) -> Test:
 def _overridden(
     base: Mapping[str, Any], samples: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Each sample as a whole.
+    """Each sample with all its values.
 
     Raises:
-        UsageError: there is nothing to differentiate by, or a sample is none.
+        UsageError: there is no primal, or a sample is invalid.
     """
     _check_values(TYPICAL, base)
     if not any(map(is_primal, base.values())):

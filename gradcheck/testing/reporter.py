@@ -1,6 +1,6 @@
-"""What a pytest session found as a whole: its lines in the terminal, its reports, its exit status.
+"""The results of a whole pytest session: lines in the terminal, reports on file, the exit status.
 
-It listens where all reports arrive, from however many processes.
+The collector runs where the reports of all processes arrive.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import pytest
 from gradcheck.testing import BASELINE, CARRIED
 
 if TYPE_CHECKING:
-    from gradcheck.cli.outcome import Target
+    from gradcheck.cli.reports import Target
     from gradcheck.results.case_result import CaseResult
     from gradcheck.results.expectation import Gate, Problem
     from gradcheck.results.run import Run
     from gradcheck.testing.session import Session
 
 FLAG: Final = "--gradcheck-report"
-LINES: Final = 10
-"""Lines of a baseline to correct that are shown."""
+MAX_LINES: Final = 10
+"""Lines shown of a baseline to correct."""
 
 
-class Heard:
-    """A plugin that hears every report."""
+class ResultCollector:
+    """A plugin that collects the results of every report."""
 
     def __init__(self, ours: Callable[[], Session | None], targets: Sequence[Target]) -> None:
-        """`ours()` is what the flags ask for, if anything; `targets` are the reports to write."""
+        """Take a function that returns the session, if there is one, and the reports to write."""
         self._asked, self._targets = ours, targets
         self._suite: dict[str, list[CaseResult]] = {}  # one that was run twice counts once
         self._own: list[CaseResult] = []
@@ -40,11 +40,11 @@ class Heard:
         self._green = True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what a test found."""
+        """Keep the results of a test."""
         if hasattr(report, CARRIED):
-            from gradcheck.testing.attach_results import heard
+            from gradcheck.testing.items import attached_results
 
-            own, results = heard(report)
+            own, results = attached_results(report)
             if own:
                 self._own += results
             else:
@@ -53,24 +53,24 @@ class Heard:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Say what came of it all; what no item could say makes the exit status 1."""
+        """Summarise the session; faults that no item reports make the exit status 1."""
         if not (self._suite or self._own):
             return
         stopped = session.shouldstop or session.shouldfail
         if not stopped and exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             stopped = "pytest was interrupted"
-        self._lines = [*self._told(str(stopped or ""))]
+        self._lines = [*self._summary(str(stopped or ""))]
         if not self._green and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print it."""
+        """Print the summary."""
         if self._lines:
             terminalreporter.section("gradcheck")
             for line in self._lines:
                 terminalreporter.write_line(line)
 
-    def _told(self, stopped: str) -> Iterator[str]:
+    def _summary(self, stopped: str) -> Iterator[str]:
         from gradcheck.results.words import clean
 
         ours = self._asked()
@@ -89,21 +89,21 @@ class Heard:
             yield from self._written(with_own(run, self._own, stopped))
 
     def _to_correct(self, gate: Gate, by_name: Sequence[Problem]) -> Iterator[str]:
-        """Lines of the baseline to correct, each once; what names alone say, if it was asked."""
+        """Lines of the baseline to correct, each once."""
         from gradcheck.results.expectation import Breach
 
         problems = [p for p in gate.problems if p.breach is not Breach.UNLISTED]
         shown = [p for p in problems if self._whole or p not in by_name]
         self._green = not shown
-        yield from (problem.text for problem in shown[:LINES])
-        if len(shown) > LINES:
-            yield f"… and {len(shown) - LINES} more lines of {gate.baseline} to correct"
+        yield from (problem.text for problem in shown[:MAX_LINES])
+        if len(shown) > MAX_LINES:
+            yield f"… and {len(shown) - MAX_LINES} more lines of {gate.baseline} to correct"
         yield from (f"warning: {text}" for text in gate.warnings)
 
     def _written(self, run: Run) -> Iterator[str]:
-        """Write the reports that were asked for; a line each."""
+        """Write the reports; a line each."""
         from gradcheck import report
-        from gradcheck.cli.outcome import save
+        from gradcheck.cli.reports import save
 
         for path, form in self._targets:
             if save(path, report.render(run, form), FLAG):
@@ -114,7 +114,7 @@ class Heard:
 
 
 def with_own(run: Run | None, own: Sequence[CaseResult], stopped: str = "") -> Run:
-    """A run that holds the results of the user's own tests too, each file an implementation.
+    """A run with the results of the user's own tests, each file as an implementation.
 
     `stopped` says why it ended early, if it did.
     """
@@ -137,7 +137,7 @@ def with_own(run: Run | None, own: Sequence[CaseResult], stopped: str = "") -> R
 
 
 def counted(run: Run | None, own: Sequence[CaseResult], baseline: str) -> str:
-    """The counts of a session, and which classes of defects its failures are of."""
+    """The counts of a session, and the classes of its failures."""
     from gradcheck.results.expectation import Known
     from gradcheck.results.verdict import Verdict
     from gradcheck.results.words import clean, plural

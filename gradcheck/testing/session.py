@@ -1,17 +1,20 @@
-"""What the flags ask for, loaded: the items of a pytest session, and what judges them."""
+"""A pytest session: the meaning of its flags, and the plan, checks and baseline that they load."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gradcheck.cli.planned import convention_of
+from gradcheck.cli.options import filled, option_named, project_of
+from gradcheck.cli.run import plan_of
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.implementations.bound import Implementation
 from gradcheck.implementations.checked_call import bound_by
@@ -27,13 +30,10 @@ from gradcheck.results.required import asked, matching, refuse_left_out
 from gradcheck.results.run import Header, Run
 from gradcheck.run.execute import header_of
 from gradcheck.run.judge_case import judge, why_of
-from gradcheck.run.loaded_plan import loaded
-from gradcheck.run.plan import AnyCase, Plan, names_of
-from gradcheck.spec.choice import Choice
-from gradcheck.spec.loading import load_suite
+from gradcheck.run.options import OPTIONS
+from gradcheck.run.plan import AnyCase, Plan, loaded, names_of
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.rule import RuleCase
-from gradcheck.spec.selection import all_dtypes_of
 from gradcheck.spec.suite import Suite
 from gradcheck.testing import MARKER, WORKER
 
@@ -41,9 +41,49 @@ if TYPE_CHECKING:
     from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 
 
+PROJECT: Final = ("gradcheck_config", "gradcheck_file")
+"""Whether a project's defaults are in effect, and its file."""
+
+
+def settle(config: pytest.Config) -> None:
+    """Give every flag of a session its value, and make the project's modules importable.
+
+    A worker of xdist takes the values from the process that started it.
+
+    Raises:
+        UsageError: the project's table is invalid.
+    """
+    option = config.option
+    worker = getattr(config, WORKER, None)
+    if worker is not None:
+        vars(option).update(worker[MARKER]["flags"])
+    else:
+        project = project_of(config.invocation_params.dir) if option.gradcheck_config else None
+        usual = {o.name: o.initial for o in OPTIONS if o.pytest}
+        given = {key: getattr(option, _attribute(key)) for key in usual}
+        defaults = project.defaults if project is not None else {}
+        for key, value in filled(given, usual, defaults).items():
+            setattr(option, _attribute(key), str(value) if isinstance(value, Path) else value)
+        option.gradcheck_config = project is not None
+        option.gradcheck_file = str(project.path) if project is not None else ""
+    beside = option.gradcheck_file and str(Path(option.gradcheck_file).parent)
+    if beside and beside not in sys.path:
+        sys.path.insert(1, beside)
+
+
+def settled(config: pytest.Config) -> dict[str, Any]:
+    """The settled flags as built-in types, for another process."""
+    names = (_attribute(o.name) for o in OPTIONS if o.pytest)
+    return {name: getattr(config.option, name) for name in (*names, *PROJECT)}
+
+
+def _attribute(key: str) -> str:
+    return f"gradcheck_{option_named(key).dest}"
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one item judges: one implementation, one case, one dtype."""
+    """The check of an item: one implementation, one case, one dtype."""
 
     case: AnyCase
     binding: Implementation
@@ -54,21 +94,18 @@ class Session:
     """The suite, the implementations and the baseline of one pytest process.
 
     Raises:
-        GradcheckError: what is asked for cannot be loaded, or cannot be right.
+        GradcheckError: something cannot be loaded, or the flags contradict each other.
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        """Load everything; processes that are started end with the configuration.
-
-        What the flags mean is settled (`gradcheck.testing.options`).
-        """
+        """Load everything; processes end with the configuration, whose flags are settled."""
         self._config = config
         worker = getattr(config, WORKER, None)
         self.baseline = self._baseline()
         stack = ExitStack()
         config.add_cleanup(stack.close)
-        self.suite = load_suite(self._option("suite"))
-        plan = self._plan(self.suite, config, build=worker is None)
+        plan = self._plan(build=worker is None)  # under xdist, the first process builds
+        self.suite = plan.suite
         ready = stack.enter_context(loaded(plan))
         if ready.troubles:
             raise LoadError("; ".join(ready.troubles))
@@ -86,7 +123,7 @@ class Session:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """What implementations say that they are."""
+        """The versions of the implementations."""
         return self.header.versions
 
     def ordered(self, results: Sequence[CaseResult]) -> list[CaseResult]:
@@ -98,7 +135,7 @@ class Session:
         )
 
     def judged(self, check: Check) -> Run:
-        """What comes of one check, held against the baseline."""
+        """Judge one check, and apply the baseline."""
         dtypes = [check.dtype]
         plan = replace(
             self.plan, implementations=[check.binding.name], dtypes=dtypes, model_dtypes=dtypes
@@ -106,12 +143,12 @@ class Session:
         return self.held(judge(plan, check.case, check.binding, self._why), alone=True)
 
     def held(self, results: Sequence[CaseResult], *, alone: bool = False) -> Run:
-        """Results as a run with what the baseline makes of them.
+        """Results as a run, with the expectations of the baseline.
 
-        `alone`: they are those of one case, and nothing is said of other entries.
+        `alone`: they are those of one case; other entries are not reported.
         """
         judged = {(result.case.op, result.case.dialect) for result in results}
-        require = matching(self.header.require, judged)  # of what pytest has selected
+        require = matching(self.header.require, judged)  # in pytest's selection
         header = replace(self.header, require=tuple(require))
         run = Run(header=header, results=tuple(results))
         baseline = self.baseline
@@ -130,13 +167,12 @@ class Session:
         return self._config.getoption(f"gradcheck_{name}")
 
     def outdated(self) -> tuple[Problem, ...]:
-        """What is wrong with the baseline by its names and dates alone, whatever was judged."""
+        """Faults of the baseline in its names and dates."""
         gate = self.held(()).gate
         return gate.problems if gate is not None else ()
 
     @cached_property
     def _why(self) -> LazyDiagnoser:
-        """Diagnoses, each made once."""
         return why_of(self.plan)
 
     def _baseline(self) -> Baseline | None:
@@ -150,48 +186,21 @@ class Session:
             )
         return read(Path(path)) if path else None
 
-    def _plan(self, suite: Suite, config: pytest.Config, *, build: bool) -> Plan:
+    def _plan(self, *, build: bool) -> Plan:
         option = self._option
         timeout: float = option("timeout")
         if not 0 < timeout < float("inf"):
             raise UsageError(f"--gradcheck-timeout {timeout:g}: write a positive number of seconds")
-        kinds = ("models", "rules", "dialects", "samples")
-        words: dict[str, Any] = {kind: option(kind.removesuffix("s")) for kind in kinds}
-        choice = Choice(ops=option("op"), seed=option("seed"), **words)
-        chosen = choice.cases(suite)
-        implementations = list(dict.fromkeys(option("impl")))
-        dtypes, model_dtypes = all_dtypes_of(
-            option("dtype"),
-            operators=choice.has_operators or bool(choice.rules),
-            models=bool(choice.models),
-            certify="reference" in implementations,
+        names = (o.dest for o in OPTIONS if o.pytest)
+        arguments = argparse.Namespace(
+            **{name: option(name) for name in names}, config=option("config")
         )
-        names = names_of([*chosen.operators, *chosen.models, *chosen.rules])
-        kept = asked(option("require"), suite, names)
+        plan = plan_of(arguments, build=build)
+        selected = names_of([*plan.cases, *plan.models, *plan.rules])
+        kept = asked(option("require"), plan.suite, selected)
         if not option("config"):  # a project requires things of a whole run
             refuse_left_out(option("require"), kept)
-        return Plan(
-            suite=suite,
-            require=kept,
-            cases=chosen.operators,
-            models=chosen.models,
-            rules=chosen.rules,
-            implementations=implementations,
-            dtypes=dtypes,
-            model_dtypes=model_dtypes,
-            seed=option("seed"),
-            suites=option("suite"),
-            convention=convention_of(option("convention"), suite),
-            # Under xdist, it has been built before the processes start.
-            build=build and option("build"),
-            contract=option("contract"),
-            isolate=option("isolate"),
-            train=option("train"),
-            project=option("project"),
-            taylor=option("taylor"),
-            timeout=timeout,
-            config=option("config"),
-        )
+        return replace(plan, require=kept)
 
 
 def _checks(plan: Plan, bindings: Sequence[Implementation]) -> list[Check]:
@@ -221,5 +230,5 @@ def _bound(check: Check) -> bool:
         return found is not None
     except Unsupported:
         return False
-    except Broken:  # it dies of it, which is to be told
+    except Broken:  # it dies of it, which the item reports
         return True

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gradcheck.cli.init import SERVICES, installed
 from gradcheck.cli.main import main
-from gradcheck.cli.workflow import SERVICES, installed
 from gradcheck.errors import UsageError
 
 FEW = "--op relu --sample typical --dtype float64 --no-contract"

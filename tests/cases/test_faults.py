@@ -14,9 +14,8 @@ from gradcheck.explain.model_blame import ModelBlame
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.power.model import plant
+from gradcheck.power.model import Planted, plant
 from gradcheck.power.narrow_model import KIND as NARROW
-from gradcheck.power.planted import Planted
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import KINDS, faults_of
 from gradcheck.spec.mutant_registry import mutants_of

@@ -4,11 +4,10 @@ import argparse
 
 import pytest
 
-from gradcheck.cli.config import file_of, project_of
-from gradcheck.cli.config_table import KINDS
 from gradcheck.cli.main import _parser
-from gradcheck.cli.project import KEYS, destination
+from gradcheck.cli.options import project_keys, project_of
 from gradcheck.errors import UsageError
+from gradcheck.system.user_modules import project_file
 
 # "full" is what "project = false" says; a file that nobody looks at is to open no gate.
 LEFT_OUT = {"help", "no-config", "shard", "lf", "full", "exit-zero"}
@@ -95,7 +94,7 @@ def test_the_nearest_file_that_has_the_table_counts(project, tmp_path):
     middle, inner = tmp_path / "middle", tmp_path / "middle" / "inner"
     inner.mkdir(parents=True)
     (inner / "pyproject.toml").write_text("[project]\nname = 'inner'\n")
-    assert file_of(inner) == root / "pyproject.toml"
+    assert project_file(inner) == root / "pyproject.toml"
     (middle / "pyproject.toml").write_text("[tool.gradcheck]\nseed = 2\n")
     assert project_of(inner).defaults == {"seed": 2}
     assert project_of(inner).path == middle / "pyproject.toml"
@@ -147,15 +146,15 @@ def test_every_long_flag_of_a_run_is_a_key_and_nothing_else_is():
         for action in commands()["run"]._actions
         if any(o.startswith("--") for o in action.option_strings)
     }
-    assert set(KINDS) == set(KEYS) <= flags
-    assert flags - set(KEYS) <= LEFT_OUT
+    assert {*project_keys()} <= flags
+    assert flags - {*project_keys()} <= LEFT_OUT
 
 
 def test_a_flag_that_is_not_given_has_its_usual_value_where_no_project_says_another():
     untouched = {"timeout": 30.0, "jobs": 1, "seed": 0, "build": True, "color": "auto"}
     usual = commands()["run"].get_default("usual")
     for name, value in untouched.items():
-        (key,) = (key for key in KEYS if destination(key) == name)
+        (key,) = (key for key, option in project_keys().items() if option.dest == name)
         assert usual[key] == value
 
 
@@ -188,4 +187,4 @@ def test_however_the_table_is_spelt_it_is_found(tmp_path, text):
 def test_a_project_that_only_uses_us_has_no_table(tmp_path):
     text = "[project]\ndependencies = ['gradcheck']\n[tool.ruff]\n[tool.tox]\nenv = 'gradcheck'\n"
     (tmp_path / "pyproject.toml").write_text(text)
-    assert file_of(tmp_path) is None
+    assert project_file(tmp_path) is None

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.cli.outcome import exit_code
+from gradcheck.cli.exit_codes import exit_code
 
 RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 BOTH = (*RELU, "--op", "tanh")

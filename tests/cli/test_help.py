@@ -7,7 +7,7 @@ import pytest
 
 from gradcheck.cli import examples
 from gradcheck.cli.main import _parser, main
-from gradcheck.cli.parsing import Parser
+from gradcheck.cli.parser import Parser
 
 
 def below(parser, words=()):

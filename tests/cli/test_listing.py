@@ -114,7 +114,7 @@ def test_without_a_command_none_is_imported_nor_what_only_a_command_needs(import
     loaded = imported(*words)
     commands = {name for name in loaded if name.startswith("gradcheck.cli.")}
     assert commands == {
-        f"gradcheck.cli.{n}" for n in ("console", "examples", "main", "outcome", "parsing")
+        f"gradcheck.cli.{n}" for n in ("console", "examples", "exit_codes", "main", "parser")
     }
     # Each takes more of a start than all of ours: see docs/adr/0033.
     assert not loaded & {"typing", "dataclasses", "inspect", "pathlib", "importlib.metadata"}
@@ -144,7 +144,7 @@ def test_a_passing_run_does_not_import_what_it_does_not_need(passing):
         "explain", "judge.contract.battery", "judge.model", "judge.rule", "judge.contract_check",
         "judge.curves", "judge.curves", "power", "implementations.isolated",
         "implementations.native", "implementations.manifest", "implementations.protocol",
-        "run.workers.pool", "run.workers.fork_server", "run.workers.executor", "run.cluster",
+        "run.workers.pool", "run.workers.fork_server", "run.workers.remote", "run.cluster",
         "results.stored.log", "results.baseline", "results.diff", "system.atomic_io",
         "report.model_tables", "report.failure_text", "report.scripts", "api", "testing",
     )  # fmt: skip

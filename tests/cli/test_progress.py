@@ -100,8 +100,8 @@ def test_a_line_never_wraps(stage, monkeypatch, width):
 
 def test_failures_so_far_are_told(stage):
     seen = []
-    witness = SimpleNamespace(begins=seen.append, sees=lambda results: "enough" * len(results))
-    progress = watched(stage).watching(witness)
+    observer = SimpleNamespace(begins=seen.append, sees=lambda results: "enough" * len(results))
+    progress = watched(stage).forwarding(observer)
     progress.begins("header")
     results = [SimpleNamespace(verdict=v) for v in (Verdict.PASS, Verdict.FAIL, Verdict.CRASH)]
     assert progress.sees(results) == "enough" * 3

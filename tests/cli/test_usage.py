@@ -100,7 +100,7 @@ def test_a_place_where_nothing_may_be_written_is_refused_before_the_run(
     Path("old.md").touch()
     locks = (locked, os.W_OK)
     monkeypatch.setattr(
-        "gradcheck.cli.outcome.os.access", lambda path, mode: (str(path), mode) != locks
+        "gradcheck.cli.reports.os.access", lambda path, mode: (str(path), mode) != locks
     )
     found = run("-o", name)
     assert (found.code, found.out) == (2, "")

@@ -19,8 +19,8 @@ from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
 import gradcheck
 from gradcheck import report
-from gradcheck.cli import examples, main, outcome
-from gradcheck.cli.config_table import KINDS
+from gradcheck.cli import examples, exit_codes, main
+from gradcheck.cli.options import project_keys
 from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.results.expectation import Breach, Known
@@ -161,13 +161,13 @@ def test_every_public_name_has_a_section(site):
         ("contract", [w for one in PROPERTIES for w in (one.name, one.says)]),
         ("impostors", [w for one in IMPOSTORS for w in (one.name, one.says)]),
         ("reports", [*report.FORMATS, *(f for part in described.FIELDS.values() for f in part)]),
-        ("config", [*KINDS]),
+        ("config", [*project_keys()]),
         ("bounds", ["float64", "float32", "float16", "bfloat16"]),
         (
             "commands/index",
             [
                 str(code)
-                for word, code in vars(outcome).items()
+                for word, code in vars(exit_codes).items()
                 if word.isupper() and type(code) is int  # not TYPE_CHECKING
             ],
         ),

@@ -25,7 +25,7 @@ from score import Fate, complaints, report, share
 
 DRAWN = {
     "numerics": 60, "judge": 46, "judge/contract": 26, "results/stored": 9,
-    "results/baseline": 17, "results/diff": 8, "cli/outcome.py": 3,
+    "results/baseline": 17, "results/diff": 8, "cli/exit_codes.py": 1, "cli/reports.py": 2,
 }  # fmt: skip
 """Of each package one mutation of so many is drawn."""
 ALSO = {
@@ -33,8 +33,9 @@ ALSO = {
     "results/stored": (
         "tests/report/test_stored.py", "tests/report/test_json.py", "tests/report/test_schema.py",
     ),
-    "cli/outcome.py": (
-        "tests/cli/test_exit_codes.py", "tests/cli/test_outcome.py", "tests/cli/test_usage.py",
+    "cli/exit_codes.py": ("tests/cli/test_exit_codes.py", "tests/cli/test_usage.py"),
+    "cli/reports.py": (
+        "tests/cli/test_reports.py", "tests/cli/test_usage.py",
         "tests/cli/test_hostile.py",
     ),
 }  # fmt: skip

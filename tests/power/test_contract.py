@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,10 +14,11 @@ from gradcheck.power.contract import (
     ContractPower,
     Killed,
     Mutated,
-    attack_contracts,
     contract_mutants_of,
     killers,
+    scores,
 )
+from gradcheck.power.mutation import MutationPlan, Work
 
 WRONG = [m for m in MUTANTS if not m.right]
 (CASE,) = SUITE.cases(["rms_norm"], ["weight"], ["typical"])
@@ -89,10 +91,14 @@ def test_an_attack_tells_survivors_idle_properties_and_alarms(monkeypatch):
         make=by_name["right"].make,
     )  # fmt: skip
     suite = small_suite(monkeypatch, (alarming, harmless, by_name["ignores-eps"]))
-    power = attack_contracts(suite)
+    plan = MutationPlan(kind="contracts", names=("rms_norm",))
+    work = Work(plan, suite, contract_mutants_of(suite))
+    power = ContractPower(
+        suite="s", suite_version="1", seed=0, scores=tuple(scores(work, "rms_norm"))
+    )
     assert power.case == "rms_norm/weight/typical"
     assert power.judges[0] == NUMBERS
-    assert power.alarms == ("rms_norm/weight/typical: the right one is rejected by accumulates",)
+    assert power.alarms == ["rms_norm/weight/typical: the right one is rejected by accumulates"]
     assert [m.name for m in power.survivors] == ["harmless"]
     assert power.sole("attributes") == ["ignores-eps"]
     assert "attributes" not in power.idle
@@ -102,15 +108,10 @@ def test_an_attack_tells_survivors_idle_properties_and_alarms(monkeypatch):
 
 def test_only_an_attack_with_mutants_is_sound():
     empty = ContractPower(
-        suite="s", suite_version="1", seed=0, case="", judges=(NUMBERS, "linear"), killed=(),
-        alarms=(),
-    )  # fmt: skip
+        suite="s", suite_version="1", seed=0, judges=(NUMBERS, "linear"), scores=()
+    )
     assert not empty.sound
-    one = Killed(WRONG[0], ("linear",))
-    assert ContractPower(
-        suite="s", suite_version="1", seed=0, case="", judges=(NUMBERS, "linear"), killed=(one,),
-        alarms=(),
-    ).sound  # fmt: skip
+    assert replace(empty, scores=(Killed(WRONG[0], ("linear",)),)).sound
 
 
 @pytest.mark.parametrize(

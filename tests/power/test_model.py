@@ -7,7 +7,8 @@ import pytest
 from gradcheck_cases import SUITE
 from gradcheck_cases.faults import FAULTS
 
-from gradcheck.power.model import FaultPlan, FaultReport, FaultTrial, sow
+from gradcheck.power.model import FaultReport, FaultTrial
+from gradcheck.power.mutation import MutationPlan, run
 from gradcheck.report.fault import FORMATS, render, summary
 from gradcheck.spec import fault as planting
 from gradcheck.spec.fault import Fault
@@ -54,7 +55,8 @@ def attacked(monkeypatch, *faults, models=("svm",), dtypes=("float64",)):
     )  # fmt: skip
     monkeypatch.setattr(planting, "TABLE", faults, raising=False)
     monkeypatch.setattr(planting, "MINE", suite, raising=False)
-    return sow(FaultPlan(suites=("gradcheck.spec.fault:MINE",), models=models, dtypes=dtypes))
+    suites = ("gradcheck.spec.fault:MINE",)
+    return run(MutationPlan(kind="models", suites=suites, names=models, dtypes=dtypes))
 
 
 def some(name):

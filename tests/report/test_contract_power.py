@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +14,10 @@ def mutant(name, says="It is wrong."):
 
 @pytest.fixture
 def power():
-    def of(*killed, alarms=()):
+    def of(*killed):
         return ContractPower(
-            suite="builtin", suite_version="1", seed=0, case="rms_norm/weight/typical",
-            judges=(NUMBERS, "linear", "zero"), killed=killed, alarms=alarms,
+            suite="builtin", suite_version="1", seed=0, judges=(NUMBERS, "linear", "zero"),
+            scores=tuple(replace(one, case="rms_norm/weight/typical") for one in killed),
         )  # fmt: skip
 
     return of
@@ -42,7 +43,7 @@ def test_a_sound_attack_says_so_in_every_format(power):
 
 def test_survivors_idle_properties_and_alarms_are_named(power):
     found = power(Killed(mutant("bent"), ("linear", "zero")), Killed(mutant("sly"), ()),
-                  alarms=("the right one is rejected by zero",))  # fmt: skip
+                  Killed(replace(mutant("fair"), right=True), ("zero",)))  # fmt: skip
     assert summary(found) == "POWER fail mutants=1/2 properties=0/2 alarms=1"
     for form in ("terminal", "markdown"):
         text = render(found, form)

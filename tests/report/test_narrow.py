@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gradcheck.cli.main import main
-from gradcheck.power.narrow_table import OPERATOR, NarrowPower, Outcome
+from gradcheck.power.narrow_model import OPERATOR, NarrowPower, Outcome
 from gradcheck.report.narrow import FORMATS, render
 
 
@@ -14,7 +14,7 @@ def outcome(what="operands", kind="TF32", *, rejected=True, reason="", subject="
 
 
 def power(*outcomes):
-    return NarrowPower("mine", "1", 0, outcomes)
+    return NarrowPower(suite="mine", suite_version="1", seed=0, scores=outcomes)
 
 
 def line(text, start):

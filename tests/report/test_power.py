@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gradcheck.power.run import Power
+from gradcheck.power.operators import Power
 from gradcheck.power.score import WHOLE, Part, Score, Trial
 from gradcheck.report.power import FORMATS, LISTED, SMALL, render, summary
 

@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 
 import gradcheck.results.stored
+from gradcheck.cli import listing
 from gradcheck.cli.main import main
-from gradcheck.cli.schema import KINDS
 from gradcheck.report import render
 from gradcheck.results.stored.schema import SCHEMAS, name_of, text_of
 
@@ -87,7 +87,7 @@ def test_a_real_run_obeys_it_too(tmp_path, monkeypatch, capsys):
 def test_the_command_prints_it(word, capsys):
     assert main(["schema", word]) == 0
     assert capsys.readouterr().out == text_of(word)
-    assert KINDS[word] == name_of(word)
+    assert listing.SCHEMAS[word] == name_of(word)
 
 
 @pytest.mark.parametrize("path", sorted(OLD.glob("*.json")), ids=lambda path: path.stem)

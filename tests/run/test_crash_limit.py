@@ -7,11 +7,10 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.results.verdict import Verdict
-from gradcheck.run import shards
-from gradcheck.run.crash_limit import CrashLimit
 from gradcheck.run.execute import execute
+from gradcheck.run.limits import CrashLimit
 from gradcheck.run.merge import Named, merged
-from gradcheck.run.plan import Plan
+from gradcheck.run.plan import Plan, shard_of
 from tests.case_results import changed
 
 SAMPLES = [case.sample.name for case in SUITE.cases(["relu"])]
@@ -66,10 +65,10 @@ def test_jobs_and_shards_leave_out_the_same(crashing):
 
 
 def test_what_has_ended_well_costs_nothing():
-    cutoff, run = CrashLimit(), execute(plan())
-    for _ in range(20):
-        cutoff.sees(run.results)
-    assert [*cutoff.applied(run.results)] == [*run.results]
+    crashes, run = CrashLimit(), execute(plan())
+    for place in range(20):
+        crashes.count(place, run.results)
+    assert [*crashes.applied(20, run.results)] == [*run.results]
 
 
 def plan():
@@ -81,25 +80,23 @@ def plan():
 def test_another_operator_and_another_implementation_go_on(verdict, limit):
     (result, *_) = execute(plan()).results
     bad = changed(result, verdict=verdict)
-    cutoff = CrashLimit()
-    for count in range(limit):
-        assert cutoff.why("reference", "relu") == "", count
-        cutoff.sees([bad])
-    assert cutoff.why("reference", "relu").startswith(f"not run after {limit} ")
-    assert cutoff.why("reference", "tanh") == cutoff.why("torch", "relu") == ""
-    (left,) = cutoff.applied([result, changed(result, output="x")])
-    assert (left.finding.verdict, left.finding.name, left.finding.worst) == (
-        Verdict.NOTRUN,
-        "vjp",
-        (),
-    )
-    assert [*cutoff.applied([left])] == [left]
+    crashes = CrashLimit()
+    for place in reversed(range(limit)):  # in any order: those before a place count
+        assert crashes.why(limit, "reference", "relu") == "", place
+        crashes.count(place, [bad])
+    assert crashes.why(limit - 1, "reference", "relu") == ""
+    assert crashes.why(limit, "reference", "relu").startswith(f"not run after {limit} ")
+    assert crashes.why(limit, "reference", "tanh") == crashes.why(limit, "torch", "relu") == ""
+    (left,) = crashes.applied(limit, [result, changed(result, output="x")])
+    assert (left.finding.verdict, left.finding.name) == (Verdict.NOTRUN, "vjp")
+    assert left.finding.worst == ()
+    assert [*crashes.applied(limit, [left])] == [left]
 
 
 def test_a_part_has_the_cases_of_its_shard():
     whole = plan()
     cases = SUITE.cases(["relu"])
     some = replace(whole, cases=cases, shard="2/3")
-    assert some.everything == [*shards.part(cases, "2/3")]
+    assert some.everything == [*shard_of(cases, "2/3")]
     only = frozenset(case.name for case in cases[3:6])
     assert replace(some, only=only).everything == [cases[4]]

@@ -13,8 +13,8 @@ from gradcheck.errors import LoadError, UnknownNameError
 from gradcheck.results.finding import Part
 from gradcheck.run.execute import execute
 from gradcheck.run.judge_case import judge
+from gradcheck.run.limits import TimeLimit
 from gradcheck.run.plan import Plan
-from gradcheck.run.time_limit import TimeLimit
 from tests.case_results import changed
 
 BUILTIN = gradcheck_cases.SUITE
@@ -359,7 +359,7 @@ def test_when_the_time_is_up_what_is_known_is_kept_and_the_rest_is_not_run(impl,
 def test_when_the_time_is_up_before_anything_is_loaded_all_of_it_is_not_run(
     impl, time_up, monkeypatch
 ):
-    monkeypatch.setattr("gradcheck.run.loaded_plan.load", time_up)
+    monkeypatch.setattr("gradcheck.run.plan.load", time_up)
     run = execute(plan("reference", impl(IMPL={}), max_time=1000.0))
     assert [(r.case.implementation, r.case.op) for r in run.results] == [
         ("reference", "relu"), ("reference", "tanh"), ("user:IMPL", "relu"), ("user:IMPL", "tanh")
@@ -368,8 +368,8 @@ def test_when_the_time_is_up_before_anything_is_loaded_all_of_it_is_not_run(
 
 
 def test_time_that_is_up_after_the_last_case_is_no_matter(time_up):
-    witness = SimpleNamespace(begins=lambda header: None, sees=lambda results: time_up() or "")
-    run = execute(plan("reference", ops=["relu"], max_time=1000.0), witness=witness)
+    observer = SimpleNamespace(begins=lambda header: None, sees=lambda results: time_up() or "")
+    run = execute(plan("reference", ops=["relu"], max_time=1000.0), observer=observer)
     assert run.complete
     assert run.passed
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gradcheck.run.time_limit import AGAIN, TimeLimit, TimeUp
+from gradcheck.run.limits import ALARM_INTERVAL, TimeLimit, TimeUp
 
 LONG = 60.0
 """Seconds after which what should have been ended goes on, and its test fails."""
@@ -20,7 +20,7 @@ def test_a_block_is_ended_when_the_time_is_up():
 def test_it_is_ended_once_more_where_something_swallows_the_first():
     """As a callback of the garbage collector does."""
     with TimeLimit(LONG) as limit, limit.breaking():
-        assert signal.getitimer(signal.ITIMER_REAL)[1] == AGAIN
+        assert signal.getitimer(signal.ITIMER_REAL)[1] == ALARM_INTERVAL
         limit._end = 0.0
         for _ in range(2):
             with pytest.raises(TimeUp):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tabulate import tabulate
 
-from gradcheck.cli.outcome import LOAD
+from gradcheck.cli.exit_codes import LOAD
 from gradcheck.results.stored.read import read
 
 REPORT = Path(__file__).parents[2] / "reports" / "kills.md"

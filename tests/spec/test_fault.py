@@ -9,7 +9,7 @@ from gradcheck.errors import LoadError, SpecError, UnknownNameError
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.power import mutate
-from gradcheck.power.planted import Planted
+from gradcheck.power.model import Planted
 from gradcheck.spec import fault as planting
 from gradcheck.spec.fault import Fault, faults_of
 from gradcheck.spec.model import ModelCase, Size

@@ -1,1 +1,1 @@
-"""`gradcheck probe`: does a program keep GRADCHECK/1? Questions, and what its answers break."""
+"""`gradcheck probe`: checks of a program that speaks GRADCHECK/1."""

@@ -1,6 +1,6 @@
-"""Messages that are cut short, too large, no JSON or at odds with themselves; and how to bear them.
+"""Broken messages: cut short, too large, not JSON or contradictory; and the reactions allowed.
 
-Each is sent to a program that has just said hello, and is the last thing that it hears.
+Each is sent to a program after its `hello`, and is the last message that it gets.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gradcheck.implementations.protocol.message import (
 )
 
 NESTED: Final = b'{"kind":"ping","seq":1,"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"blocks":[]}'
-"""Enough brackets for a reader that calls itself to run out of stack."""
+"""Enough brackets to exhaust the stack of a recursive reader."""
 
 Answers = Sequence[Mapping[str, Any]]
 Rule = Callable[[int, Answers], str]
-"""From an exit status and the answers before it to what is wrong with them ("": nothing)."""
+"""Returns the fault in an exit status and the answers before it; "" for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Last:
-    """Bytes, whether the input ends after them, and what must become of the program."""
+    """A last message: its bytes, whether the input ends there, and the rule for the program."""
 
     name: str
     data: bytes
@@ -41,7 +41,7 @@ class Last:
 
 
 def wrong_with(last: Last, level: str, code: int, said: bytes) -> str:
-    """What is wrong with the end of a program; "": nothing."""
+    """The fault in how a program ended; "" for none."""
     if code < 0:
         return f"it died of {in_words(code)}; answer `error`, or exit with a status other than 0"
     try:
@@ -55,7 +55,7 @@ def wrong_with(last: Last, level: str, code: int, said: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """An operator that the program offers, its first primal, and a dtype; messages are about it."""
+    """An operator that the program offers, its first primal, and a dtype."""
 
     op: str = "tanh"
     primal: str = "x"
@@ -78,7 +78,7 @@ class Target:
 
 
 def lasts(level: str, target: Target) -> list[Last]:
-    """All of them, for one level."""
+    """All last messages of one level."""
     some = _frames(target) if level == "frames" else _lines(target)
     bye = encoded(level, {"kind": "bye"})
     return [
@@ -148,7 +148,7 @@ def _text(header: Mapping[str, Any]) -> bytes:
     return json.dumps(header).encode()
 
 
-# ── what must become of the program ──────────────────────────────────────────────────────────
+# ── rules for the program ──────────────────────────────────────────────────────────
 
 
 def _refuses(code: int, answers: Answers) -> str:
@@ -166,7 +166,7 @@ def _objects(code: int, answers: Answers) -> str:
 
 
 def _bears(code: int, answers: Answers) -> str:
-    ponged = [a for a in answers if a.get("kind") == Pong.kind]  # it can read that, and need not
+    ponged = [a for a in answers if a.get("kind") == Pong.kind]  # it may be able to read that
     return "" if len(ponged) == 1 == len(answers) else _objects(code, answers)
 
 

@@ -1,7 +1,8 @@
-"""One thing that a probe tries, and what came of it."""
+"""One check of a program that speaks the protocol: its attempt, its outcome, its line of text."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,16 +15,20 @@ from gradcheck.implementations.protocol.program import Process
 from gradcheck.implementations.protocol.session import Failed, tail
 from gradcheck.judge.operator import CaseTruth, Unsuitable, judge_case
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import clean
 from gradcheck.spec.selection import LOW
 from gradcheck.spec.suite import Case
 
-TRIES: Final = 6
-"""Samples that are tried for one that a program does not lack."""
+MAX_SAMPLES: Final = 6
+"""Samples tried to find one that the program supports."""
+WIDTH: Final = 100
+"""Columns of a line."""
+INDENT: Final = " " * 6
 FAULTS: Final = (Verdict.ERROR, Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
 
 
 class Outcome(StrEnum):
-    """Of one check."""
+    """The outcome of a check."""
 
     OK = "ok"
     NOTE = "note"
@@ -32,29 +37,28 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was tried: what came of it, and what to do if it is a fault."""
+    """One check: its outcome, what to do about a fault, and whether the operator is lacking."""
 
     name: str
     outcome: Outcome
     says: str = ""
     lacks: bool = False
-    """Whether the program says that it lacks what it was asked for."""
 
 
 class Fault(Exception):  # noqa: N818  the program's
-    """A check failed; the message says what was seen and what to do."""
+    """A check failed; the message says what happened and what to do."""
 
 
 class Remark(Exception):  # noqa: N818  no error at all
-    """A check that is no fault, but has something to say."""
+    """A check found something worth a note, but no fault."""
 
 
 class Lack(Remark):
-    """The program lacks what it was asked for."""
+    """The program lacks the operator."""
 
 
 def tried(name: str, attempt: Callable[[], None]) -> Check:
-    """What came of one attempt."""
+    """The check whose outcome is that of an attempt."""
     try:
         attempt()
     except Remark as remark:
@@ -70,7 +74,9 @@ def tried(name: str, attempt: Callable[[], None]) -> Check:
     return Check(name=name, outcome=Outcome.OK)
 
 
-def judge_first(process: Process, cases: Sequence[Case], dtype: str, tries: int = TRIES) -> None:
+def judge_first(
+    process: Process, cases: Sequence[Case], dtype: str, tries: int = MAX_SAMPLES
+) -> None:
     """Judge the first of some cases that the program does not lack.
 
     Raises:
@@ -95,3 +101,21 @@ def judge_first(process: Process, cases: Sequence[Case], dtype: str, tries: int 
             raise Remark(f"its form is right, its numbers are not: {', '.join(wrong)}")
         return
     raise Lack(lacks)
+
+
+def line(check: Check) -> str:
+    """One check as text; a long message stands below its name."""
+    head = f"{check.outcome.value:<4}  {clean(check.name)}"
+    says = clean(check.says)
+    if not says:
+        return f"{head}\n"
+    if len(head) + len(says) + 2 <= WIDTH:
+        return f"{head}: {says}\n"
+    below = textwrap.fill(says, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
+    return f"{head}\n{below}\n"
+
+
+def summary(checks: Sequence[Check]) -> str:
+    """The number of checks and of failures."""
+    failed = sum(check.outcome is Outcome.FAIL for check in checks)
+    return f"\n{len(checks)} checks, {failed} FAIL\n"

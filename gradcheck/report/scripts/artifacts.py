@@ -25,7 +25,7 @@ from gradcheck.results.case_result import CaseResult, Kind
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.loaded_plan import LoadedPlan
+from gradcheck.run.plan import LoadedPlan
 from gradcheck.spec.selection import LOW
 from gradcheck.spec.suite import Case
 from gradcheck.system import atomic_io

@@ -25,8 +25,8 @@ from gradcheck.results.stored.plain import (
     result_dict,
 )
 from gradcheck.results.verdict import Verdict
-from gradcheck.system import interrupts
 from gradcheck.system.atomic_io import opened
+from gradcheck.system.process import END_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -230,7 +230,7 @@ def _undisturbed() -> Iterator[None]:
         if len(asked) > 1:
             signal.default_int_handler(number, frame)
 
-    handlers = {kind: signal.getsignal(kind) for kind in interrupts.KINDS}
+    handlers = {kind: signal.getsignal(kind) for kind in END_SIGNALS}
     ours = {kind: handler for kind, handler in handlers.items() if callable(handler)}
     for kind in ours:
         signal.signal(kind, later)

@@ -1,7 +1,7 @@
-"""What runs on a Dask worker: it has cases judged in processes of its own, and ends those.
+"""The functions that run on a Dask worker: they have cases judged in child processes.
 
-Nothing here needs NumPy or Dask, and what travels is of built-in types: a worker whose gradcheck
-is another one must still be able to say so.
+Nothing here needs NumPy or Dask, and messages are of built-in types: a worker with another version
+of gradcheck must be able to report it. Why there are children: docs/adr/0035.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from gradcheck.implementations.processes.crash_or_hang import WorkerError
 from gradcheck.results.ci_safe import inert
 from gradcheck.system.user_modules import path_without
 
-LOADING: Final = 300.0
+LOAD_SECONDS: Final = 300.0
 """Seconds that loading a plan may take."""
-TRIES: Final = 2
-"""How often a process is begun that ends while it loads."""
-ENOUGH: Final = 0.5
-"""Seconds after which a batch goes home as it is: what is done is not to wait for what is not."""
-GRACE: Final = 2.0
-"""Seconds that a process gets to end itself, with all that it has started."""
+MAX_STARTS: Final = 2
+"""How often a process is started that ends while it loads."""
+MAX_BATCH_SECONDS: Final = 0.5
+"""Seconds after which a partial batch is returned."""
+STOP_SECONDS: Final = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
 MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "268435456"}
-"""A nanny asks for memory to be handed back at once, which makes every temporary dear."""
+"""Undoes the settings of a Dask nanny, which return memory at once and slow down temporaries."""
 PROGRAM: Final = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
     "from gradcheck.run.cluster.process import main; main(sys.argv)"
 )
 Answer = bytes | str
-"""What came of a unit, pickled; or how the process ended that judged it."""
+"""The pickled answer of a unit, or how the process ended that judged it."""
 
 
 class Order(TypedDict):
-    """What a worker has to know of a run.
+    """What a worker needs to know of a run.
 
-    `begin` is what a process is told first, and `load` what it loads then; `env` is added to its
-    environment.
+    `begin` is the first message to a process, `load` the pickled function, setup and arguments,
+    and `env` an addition to its environment.
     """
 
     run: str
@@ -55,111 +55,110 @@ class Order(TypedDict):
     env: Mapping[str, str]
 
 
-class Unfit(RuntimeError):  # noqa: N818  a worker is
+class UnfitError(RuntimeError):
     """This worker cannot judge the run; the message says why."""
 
 
-class Lost(RuntimeError):  # noqa: N818  a process was
-    """No process of this worker lived to judge: another worker, or another time, may do.
+class ProcessLostError(RuntimeError):
+    """No process of this worker stays alive; another worker may have more luck.
 
-    The first argument says why, the second which worker it is, by the name that Dask has for it.
+    The first argument says why, the second is Dask's address of the worker.
     """
 
     def __str__(self) -> str:
-        """Say why."""
+        """The reason."""
         return str(self.args[0])
 
 
-class Left(RuntimeError):  # noqa: N818  a run is
-    """The run is over: nobody waits for this."""
+class RunEndedError(RuntimeError):
+    """The run has ended, and waits for nothing."""
 
 
 def judge(order: Order, batch: Sequence[bytes]) -> list[Answer]:
-    """What came of a batch, unit by unit; a process that dies takes none but its own with it.
-
-    Of units that are left when it has taken long, nothing: they are not begun.
+    """The answers of a batch of units; after `MAX_BATCH_SECONDS`, of the first ones only.
 
     Raises:
-        Unfit: this worker cannot load what is judged.
-        Lost: what was to judge died while it loaded; nothing of the batch was begun.
-        Left: the run has ended meanwhile.
+        UnfitError: this worker cannot load the plan.
+        ProcessLostError: the process died while it loaded; no unit was begun.
+        RunEndedError: the run has ended.
     """
-    crew, start = _crew(order["run"]), time.monotonic()
+    pool, start = _pool_of(order["run"]), time.monotonic()
     found: list[Answer] = []
     for unit in batch:
         try:
-            found.append(_judged(crew, order, unit))
-        except Lost:
+            found.append(_judged(pool, order, unit))
+        except ProcessLostError:
             if not found:
                 raise
             break
-        if time.monotonic() > start + ENOUGH:
+        if time.monotonic() > start + MAX_BATCH_SECONDS:
             break
     return found
 
 
 async def prepare(order: Order) -> None:
-    """Have one process ready, or say why there will be none.
+    """Have one process ready.
 
     Raises:
-        Unfit: this worker cannot load what is judged.
-        Lost: what was to judge died while it loaded.
+        UnfitError: this worker cannot load the plan.
+        ProcessLostError: the process died while it loaded.
     """
-    crew = _crew(order["run"])
-    await asyncio.to_thread(lambda: crew.back(crew.taken(order)))
+    pool = _pool_of(order["run"])
+    await asyncio.to_thread(lambda: pool.give_back(pool.take(order)))
 
 
 async def end(run: str) -> None:
     """End the processes of a run, and start no more for it."""
-    await asyncio.to_thread(_crew(run).end)
+    await asyncio.to_thread(_pool_of(run).end)
 
 
-def _judged(crew: _Crew, order: Order, unit: bytes) -> Answer:
-    child = crew.taken(order)
+def _judged(pool: ProcessPool, order: Order, unit: bytes) -> Answer:
+    child = pool.take(order)
     try:
         frame = _asked(child, {"kind": "judge"}, unit, float("inf"))
     except WorkerError as end:
-        crew.lost(child)
+        pool.discard(child)
         return end.ending.reason
-    crew.back(child)
+    pool.give_back(child)
     if frame.header["kind"] != "judged":
         raise RuntimeError(frame.header["text"])
     return bytes(frame.blocks[0])
 
 
-class _Crew:
-    """The processes of one run in this worker: one per task under way, kept for the next."""
+class ProcessPool:
+    """The processes of one run in this worker: one per running task, kept for the next."""
 
     def __init__(self) -> None:
+        """Start without processes."""
         self._lock = threading.Lock()
         self._idle: list[Child] = []
         self._busy: list[Child] = []
         self._over = False
 
-    def taken(self, order: Order) -> Child:
-        """A process that has loaded the plan and is not at work.
+    def take(self, order: Order) -> Child:
+        """Take an idle process that has loaded the plan.
 
         Raises:
-            Unfit: it cannot load what is judged.
-            Lost: it died while it loaded.
-            Left: the run is over.
+            UnfitError: it cannot load the plan.
+            ProcessLostError: it died while it loaded.
+            RunEndedError: the run has ended.
         """
         while True:
             with self._lock:
                 if self._over:
-                    raise Left
+                    raise RunEndedError
                 child = self._idle.pop() if self._idle else None
                 if child is None:
                     break
                 if child.alive:
                     self._busy.append(child)
                     return child
-            child.kill()  # it went by itself, having had nothing to do
+            child.kill()  # it has ended, being idle
         return self._started(order)
 
-    def back(self, child: Child) -> None:
-        """Keep a process for the next task; where there is none, end it."""
-        _hear(child.printed())
+    def give_back(self, child: Child) -> None:
+        """Keep a process for the next task, or end it after the run."""
+        _log(child.printed())
         with self._lock:
             self._busy.remove(child)
             over = self._over
@@ -168,20 +167,20 @@ class _Crew:
         if over:
             child.end()
 
-    def lost(self, child: Child) -> None:
+    def discard(self, child: Child) -> None:
         """Forget a process that has ended.
 
         Raises:
-            Left: it was ended with the run.
+            RunEndedError: it ended with the run.
         """
         child.kill()
         with self._lock:
             self._busy.remove(child)
             if self._over:
-                raise Left
+                raise RunEndedError
 
     def end(self) -> None:
-        """End all of them; who waits for one that is at work hears that it has ended."""
+        """End all processes, busy ones too."""
         with self._lock:
             self._over = True
             idle, self._idle = self._idle, []
@@ -193,58 +192,62 @@ class _Crew:
             for child in busy:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.process.pid, how)
-            deadline = time.monotonic() + GRACE
+            deadline = time.monotonic() + STOP_SECONDS
             while self._busy and time.monotonic() < deadline:
                 time.sleep(0.01)
 
     def _started(self, order: Order) -> Child:
-        """A new process that has loaded the plan; one that dies of it is begun again.
+        """Start a process that loads the plan; try again if it dies.
 
         Raises:
-            Unfit, Lost, Left: as `taken` does.
+            UnfitError, ProcessLostError, RunEndedError: as `take` does.
         """
         how = ""
-        for _ in range(TRIES):
+        for _ in range(MAX_STARTS):
             try:
                 child = self._begun(order)
             except OSError as error:  # no more processes, or no memory for one
                 how = f"{error.strerror or error}"
                 continue
             try:
-                frame = _asked(child, {"kind": "begin", **order["begin"]}, order["load"], LOADING)
+                frame = _asked(
+                    child, {"kind": "begin", **order["begin"]}, order["load"], LOAD_SECONDS
+                )
             except WorkerError as end:
-                self.lost(child)
+                self.discard(child)
                 how = f"{end.ending.reason} while it loaded the run"
                 continue
             if frame.header["kind"] != "ready":
-                self.lost(child)
-                raise Unfit(f"on {socket.gethostname()}: {frame.header['text']}")
+                self.discard(child)
+                raise UnfitError(f"on {socket.gethostname()}: {frame.header['text']}")
             return child
-        raise Lost(f"on {socket.gethostname()}: {how}, in {TRIES} tries", _address())
+        raise ProcessLostError(
+            f"on {socket.gethostname()}: {how}, in {MAX_STARTS} tries", _address()
+        )
 
     def _begun(self, order: Order) -> Child:
         path = json.dumps(path_without())
         words = [sys.executable, "-P", "-c", PROGRAM, path]
         with self._lock:
             if self._over:
-                raise Left
+                raise RunEndedError
             child = Child(words, env={**MEMORY, **order["env"]}, channel="pipes")
             self._busy.append(child)
         return child
 
 
-_CREWS: Final[dict[str, _Crew]] = {}
+_POOLS: Final[dict[str, ProcessPool]] = {}
 _LOCK: Final = threading.Lock()
 
 
-def _crew(run: str) -> _Crew:
+def _pool_of(run: str) -> ProcessPool:
     with _LOCK:
-        return _CREWS.setdefault(run, _Crew())
+        return _POOLS.setdefault(run, ProcessPool())
 
 
 def _address() -> str:
-    """What Dask calls the worker that this is; empty: it is none."""
-    distributed: Any = sys.modules.get("distributed")  # a worker has it; nobody else needs it
+    """Dask's address of this worker; empty outside of one."""
+    distributed: Any = sys.modules.get("distributed")  # a worker has imported it
     try:
         return str(distributed.get_worker().address)
     except (AttributeError, ValueError):
@@ -252,24 +255,24 @@ def _address() -> str:
 
 
 def _asked(child: Child, header: Mapping[str, Any], block: bytes, seconds: float) -> frames.Frame:
-    """What a process answers.
+    """The answer of a process.
 
     Raises:
-        WorkerError: it does not.
+        WorkerError: it ended instead.
     """
     try:
-        child.send(frames.pieces(header, [block]), LOADING)
+        child.send(frames.pieces(header, [block]), LOAD_SECONDS)
         child.deadline(seconds)
         return frames.read(child.exactly)
     except frames.FrameError:
         child.crashed("the code wrote into the channel of its own process")
     except WorkerError as end:
-        _hear(end.ending.printed)
+        _log(end.ending.printed)
         raise
 
 
-def _hear(text: str) -> None:
-    """What is printed there goes to this worker's log."""
+def _log(text: str) -> None:
+    """Write the prints of a process to this worker's log."""
     if text and sys.stderr is not None:
         shown = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
         sys.stderr.write(inert(shown))

@@ -1,4 +1,4 @@
-"""One result per name, on several processes, begun in their order; nothing known is lost."""
+"""A function applied to names on several processes; results keep their order."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from gradcheck.run.workers.pool import Pool
-from gradcheck.run.workers.task_queue import TRIES, Died, TaskQueue
+from gradcheck.run.workers import MAX_TRIES, WorkersLostError
+from gradcheck.run.workers.pool import Pool, TaskQueue
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int, str], None]
@@ -19,55 +19,55 @@ Workers = Callable[
     [TaskQueue[str, Any], Callable[[str], Any], Callable[..., None], tuple[Any, ...]],
     AbstractContextManager[object],
 ]
-"""Other workers than processes of this machine: what feeds them, what they do, their setup."""
+"""Workers elsewhere: called with a queue, the function, its setup and the setup's arguments."""
 
 
 @dataclass(slots=True)
 class Collected(Generic[Result]):
-    """What came of some work: results in the order of names, and what is missing, in words."""
+    """Results in the order of the names; `troubles` say what is missing."""
 
     results: list[Result]
     complete: bool = True
     troubles: tuple[str, ...] = ()
 
 
-class Line(Generic[Result]):
-    """Names as tasks of workers, in their order; a `task_queue.TaskQueue`."""
+class NameQueue(Generic[Result]):
+    """Names as tasks of workers, in their order; a `pool.TaskQueue`."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """Line them up; names are different."""
+        """Take distinct names."""
         self._waiting = [*names]
         self.left = len(names)
         self.results: dict[str, Result] = {}
-        self.lost_ones: dict[str, str] = {}
+        self.crashed: dict[str, str] = {}
         self._losses: list[str] = []
         self._arrived: SimpleQueue[str | BaseException] = SimpleQueue()
 
     def next(self, slot: int, *, ahead: bool = False) -> str | None:
-        """The next of those that wait; each is long enough for a worker to come and ask."""
+        """The next name; none queues behind another, since each takes long."""
         del slot
         return self._waiting.pop(0) if self._waiting and not ahead else None
 
     def came(self, task: str, result: Result) -> None:
-        """A name is done."""
+        """Take the result of a name."""
         self.results[task] = result
         self._settled(task)
 
     def lost(self, task: str, how: str) -> None:
-        """A worker ended at a name, which is tried once more."""
+        """Note that a worker ended at a name, which is tried once more."""
         self._losses.append(task)
-        if self._losses.count(task) < TRIES:
+        if self._losses.count(task) < MAX_TRIES:
             self.back(task)
         else:
-            self.lost_ones[task] = how
+            self.crashed[task] = how
             self._settled(task)
 
     def back(self, task: str) -> None:
-        """A name is the next again."""
+        """Put a name first again."""
         self._waiting.insert(0, task)
 
     def broken(self, error: BaseException) -> None:
-        """Nothing more will come."""
+        """Report that no more results will come."""
         self._arrived.put(error)
 
     def _settled(self, task: str) -> None:
@@ -75,10 +75,10 @@ class Line(Generic[Result]):
         self._arrived.put(task)
 
     def arrivals(self, total: int) -> Iterator[str]:
-        """Wait for all names; each when it is done, or given up.
+        """Yield each name when it is done or given up.
 
         Raises:
-            Died: nothing more will come; or whatever a worker raised instead of an answer.
+            WorkersLostError: no more results will come; or any exception that a worker raised.
         """
         for _ in range(total):
             what = self._arrived.get()
@@ -97,45 +97,47 @@ def collect(
     progress: Progress | None = None,
     workers: Workers | None = None,
 ) -> Collected[Result]:
-    """`function(name)` for each name; in this process, if `jobs` is 1 and there are no `workers`.
+    """Call `function(name)` for each name; after Ctrl-C or a loss, return the results so far.
 
-    `setup(*arguments)` runs once in every process; both functions stand at the top of a module.
-    Ctrl-C, and processes that die, leave what is known.
+    Args:
+        function: stands at the top of a module, as `setup` does.
+        names: distinct names.
+        jobs: the number of processes; 1: this one.
+        setup: called once in every process.
+        arguments: the arguments of `setup`.
+        progress: shows how many names are done.
+        workers: workers elsewhere; None: processes of this machine.
     """
-    line: Line[Result] = Line(names)
+    queue: NameQueue[Result] = NameQueue(names)
     troubles: list[str] = []
     complete = True
-    tell = progress or _silent
+    show = progress or (lambda done, total, name: None)
     try:
         if jobs == 1 and workers is None:
             setup(*arguments)
             for done, name in enumerate(names):
-                tell(done, len(names), name)
-                line.came(name, function(name))
+                show(done, len(names), name)
+                queue.came(name, function(name))
         else:
             these = workers or partial(_pool, jobs)
-            with these(line, function, setup, arguments):
-                for done, name in enumerate(chain(names[:1], line.arrivals(len(names)))):
-                    tell(done, len(names), name)
+            with these(queue, function, setup, arguments):
+                for done, name in enumerate(chain(names[:1], queue.arrivals(len(names)))):
+                    show(done, len(names), name)
     except KeyboardInterrupt:
         complete = False
-    except Died as error:
+    except WorkersLostError as error:
         troubles.append(f"{error}; {error.advice}")
     troubles += [
-        f"{name}: a worker process died of it, twice ({how}); {Died.advice}"
-        for name, how in line.lost_ones.items()
+        f"{name}: a worker process died of it, twice ({how}); {WorkersLostError.advice}"
+        for name, how in queue.crashed.items()
     ]
     return Collected(
-        [line.results[name] for name in names if name in line.results],
+        [queue.results[name] for name in names if name in queue.results],
         complete and not troubles,
         tuple(troubles),
     )
 
 
 def _pool(jobs: int, *words: Any) -> AbstractContextManager[object]:
-    feed, function, setup, arguments = words
-    return Pool(feed, function, jobs, setup, arguments)
-
-
-def _silent(*_: object) -> None:
-    """Nobody wants to know how far it is."""
+    queue, function, setup, arguments = words
+    return Pool(queue, function, jobs, setup, arguments)

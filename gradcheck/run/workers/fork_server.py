@@ -1,8 +1,8 @@
-"""Worker processes that are born of one which has loaded what all of them need.
+"""A fork server: a process that loads what all workers need, and forks them.
 
-That one can be started while this process still loads for itself. It loads our own code and
-suites, and forks; what does not survive a fork (Go's runtime, thread pools) is loaded by each
-worker. Where forking is unsafe altogether, every worker starts from nothing.
+It may start while this process still loads its own modules. It loads gradcheck and suites; what
+does not survive a fork (Go's runtime, thread pools) is loaded by each worker. Where forking is
+unsafe, each worker is a new interpreter. Why not `multiprocessing`'s: docs/adr/0054.
 """
 
 from __future__ import annotations
@@ -23,131 +23,135 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from gradcheck.results.ci_safe import Inert
-from gradcheck.system import interrupts
+from gradcheck.system.process import blocked_signals, ignore_signals
 from gradcheck.system.user_modules import path_without
 
 FORKS: Final = sys.platform == "linux"
-"""Elsewhere system libraries that NumPy uses forbid it."""
+"""On other systems, libraries that NumPy uses forbid it."""
 BEGIN: Final = (
     "import json, sys; said = json.loads(sys.argv.pop(1)); sys.path[:] = said['path']; "
     "from gradcheck.run.workers.fork_server import main; main(said)"
 )
-ENOUGH: Final = 1 << 16
+READ_SIZE: Final = 1 << 16
 """Bytes read at once."""
 
 
-class Gone(RuntimeError):  # noqa: N818  a process is
-    """The process that others are born of has ended, and they with it."""
+class ForkServerLostError(RuntimeError):
+    """The fork server has ended, and its workers with it."""
 
 
 Loading = tuple[str, str, Sequence[object]]
-"""A module, a function in it, and what it is called with, which JSON holds."""
+"""A module, a function in it, and arguments that JSON can hold."""
 
 
 def importing(module: str) -> Loading:
-    """The loading of a module, no more."""
+    """Import a module, and call nothing in it."""
     return "importlib", "import_module", (module,)
 
 
 class ForkServer:
-    """The process that others are born of; `first` is what it loads, if that leaves it one thread.
+    """The process that forks workers.
 
-    `entry`, "module:function", is what a worker does with its end of a channel.
+    Args:
+        entry: "module:function", called in a worker with its end of a channel.
+        first: what the server loads, unless that starts threads.
+        forks: whether it forks; False: each worker is a new interpreter.
     """
 
     def __init__(self, entry: str, first: Sequence[Loading] = (), *, forks: bool = FORKS) -> None:
-        """Start it; it goes on loading by itself."""
+        """Start it; it loads in the background."""
         self.control, theirs = socket.socketpair()
         self._unread = b""
         said: dict[str, Any] = {"path": path_without(), "argv": sys.argv}
         said |= {"entry": entry, "first": first, "forks": forks}
         flags = ["-P", *(f"-W{option}" for option in sys.warnoptions)]
         words = [sys.executable, *flags, "-c", BEGIN, json.dumps(said, default=str)]
-        with theirs, interrupts.blocked():  # a terminal's Ctrl-C is for this process alone
+        with theirs, blocked_signals():  # a terminal's Ctrl-C is for this process alone
             self._process = subprocess.Popen(
                 [*words, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
             )
 
-    def bear(self) -> Connection:
-        """Ask for a worker; returns our end of its channel.
+    def spawn(self) -> Connection:
+        """Request a worker; returns this process's end of its channel.
 
         Raises:
-            Gone: the process has ended.
+            ForkServerLostError: the server has ended.
         """
         ours, theirs = socket.socketpair()
         with ours, theirs:
             try:
                 socket.send_fds(self.control, [b"+"], [theirs.fileno()])
             except ConnectionError:
-                raise Gone from None
+                raise ForkServerLostError from None
             return Connection(ours.detach())
 
-    def heard(self) -> Iterator[tuple[int, int | None]]:
-        """What has happened: a worker was born, in the order of asking, or has ended.
+    def events(self) -> Iterator[tuple[int, int | None]]:
+        """Wait for workers to start, in the order of requests, or to end.
 
-        Yields its process id with None, or with its return code as `subprocess` gives it. It
-        waits for something.
+        Yields:
+            The process id of a worker, with None at its start, or its return code as `subprocess`
+            gives it at its end.
 
         Raises:
-            Gone: the process has ended.
+            ForkServerLostError: the server has ended.
         """
         try:
-            read = self.control.recv(ENOUGH)
+            read = self.control.recv(READ_SIZE)
         except ConnectionError:
             read = b""
         if not read:
-            raise Gone
+            raise ForkServerLostError
         *lines, self._unread = (self._unread + read).split(b"\n")
         for line in lines:
             pid, *code = map(int, line.split())
             yield pid, code[0] if code else None
 
     def close(self) -> None:
-        """End it; workers that are left end with it, where the system can do that."""
+        """End the server; on Linux its workers end with it."""
         self.control.close()
         self._process.kill()
         self._process.wait()
 
 
-_FORESEEN: list[ForkServer] = []
+_PRESTARTED: list[ForkServer] = []
 
 
 @contextmanager
-def foreseen(entry: str, first: Sequence[Loading]) -> Iterator[None]:
-    """Workers will be needed in the block: they load while this process does."""
-    nursery = ForkServer(entry, first)
-    _FORESEEN.append(nursery)
+def prestarted(entry: str, first: Sequence[Loading]) -> Iterator[None]:
+    """Start a server ahead, for workers that the block will need."""
+    server = ForkServer(entry, first)
+    _PRESTARTED.append(server)
     try:
         yield
     finally:
-        if nursery in _FORESEEN:
-            _FORESEEN.remove(nursery)
-            nursery.close()
+        if server in _PRESTARTED:
+            _PRESTARTED.remove(server)
+            server.close()
 
 
-def taken(entry: str, first: Sequence[Loading]) -> ForkServer:
-    """One that was foreseen, to be closed by who takes it; else a new one."""
-    return _FORESEEN.pop() if _FORESEEN else ForkServer(entry, first)
+def server_for(entry: str, first: Sequence[Loading]) -> ForkServer:
+    """A server that was started ahead, else a new one; the caller closes it."""
+    return _PRESTARTED.pop() if _PRESTARTED else ForkServer(entry, first)
 
 
-# ── in that process ──────────────────────────────────────────────────────────────────────────────
+# ── in the server ────────────────────────────────────────────────────────────────────────────────
 
 
 def main(said: Mapping[str, Any]) -> None:
-    """Load, and bear workers, until nobody asks any more; a worker does its work."""
-    interrupts.ignore()  # it ends when its channel does
-    if sys.stderr is None:  # closed: what is printed is for nobody
+    """Load, and fork workers until the channel closes; in a worker, run its entry."""
+    ignore_signals()  # it ends when its channel does
+    if sys.stderr is None:  # closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sys.stderr = os.fdopen(2, "w")
-    os.dup2(2, 1)  # what a suite or the code judged prints is no part of a report
+    os.dup2(2, 1)  # prints of suites and of the code judged stay out of reports
     sys.stdout = sys.stderr = Inert(sys.stderr)
     sys.argv[:-1] = said["argv"]
     number = int(sys.argv.pop())
     gc.set_threshold(50_000, 20, 20)  # as the command line does
     channel: int | None = number
-    if not said.get("born"):
+    if not said.get("spawned"):
         if said["forks"]:
             _prepare(said, number)
         channel = _serve(socket.socket(fileno=number), said)
@@ -157,19 +161,19 @@ def main(said: Mapping[str, Any]) -> None:
 
 
 def _prepare(said: Mapping[str, Any], number: int) -> None:
-    """Load what comes first; where threads come with it, begin again without."""
+    """Load `first`; if that starts threads, start again without it."""
     before = _threads()
     for module, name, arguments in said["first"]:
-        with suppress(Exception, SystemExit):  # a worker will say so, and whose fault it is
+        with suppress(Exception, SystemExit):  # a worker reports it
             _named(module, name)(*arguments)
-    if _threads() > before:  # a fork would leave them behind
+    if _threads() > before:  # which a fork would lose
         os.set_inheritable(number, True)
         _become({**said, "first": ()}, number)
     gc.freeze()
 
 
 def _serve(control: socket.socket, said: Mapping[str, Any]) -> int | None:
-    """Bear workers until the channel ends; the channel of one, in the process that it is."""
+    """Fork workers until the channel closes; in a worker, return its channel."""
     wake, alarm = os.pipe()
     for end in (wake, alarm):
         os.set_blocking(end, False)
@@ -182,8 +186,8 @@ def _serve(control: socket.socket, said: Mapping[str, Any]) -> int | None:
         while True:
             ready = {source for source, _ in poll.poll()}
             if wake in ready:
-                os.read(wake, ENOUGH)
-                _tell_ends(control)
+                os.read(wake, READ_SIZE)
+                _send_ends(control)
             if control.fileno() in ready:
                 asked, numbers, *_ = socket.recv_fds(control, 1, 1)
                 if not asked:
@@ -202,7 +206,7 @@ def _serve(control: socket.socket, said: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _tell_ends(control: socket.socket) -> None:
+def _send_ends(control: socket.socket) -> None:
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -213,7 +217,7 @@ def _tell_ends(control: socket.socket) -> None:
 
 def _spawned(said: Mapping[str, Any], number: int) -> int:
     os.set_inheritable(number, True)
-    return os.posix_spawn(sys.executable, _words({**said, "born": True}, number), os.environ)
+    return os.posix_spawn(sys.executable, _words({**said, "spawned": True}, number), os.environ)
 
 
 def _become(said: Mapping[str, Any], number: int) -> NoReturn:
@@ -221,7 +225,7 @@ def _become(said: Mapping[str, Any], number: int) -> NoReturn:
 
 
 def _words(said: Mapping[str, Any], number: int) -> list[str]:
-    """What starts this program again, with something else said to it."""
+    """The command that starts this program again with other instructions."""
     begin = sys.orig_argv.index(BEGIN)
     return [*sys.orig_argv[: begin + 1], json.dumps(said), str(number)]
 

@@ -1,4 +1,4 @@
-"""Slots: worker processes that stay, each with one task at a time, and what becomes of a task."""
+"""Worker processes that stay, each with one task at a time; a worker that ends is replaced."""
 
 from __future__ import annotations
 
@@ -14,30 +14,62 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from gradcheck.implementations.processes.crash_or_hang import in_words
-from gradcheck.run.workers.fork_server import ForkServer, Gone, importing, taken
-from gradcheck.run.workers.task_queue import Died, TaskQueue
+from gradcheck.run.workers import WorkersLostError
+from gradcheck.run.workers.fork_server import (
+    ForkServer,
+    ForkServerLostError,
+    importing,
+    server_for,
+)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Answer = TypeVar("Answer", contravariant=True)
 PR_SET_PDEATHSIG: Final = 1
 LISTEN: Final = "gradcheck.run.workers.pool:listen"
-"""What a worker does."""
-TRIES: Final = 2
+"""The entry of a worker."""
+MAX_STARTS: Final = 2
 """How often a worker may end before it is ready, until its slot is given up."""
-HOPE: Final = 60
+MAX_LOSSES: Final = 60
 """Workers that may end one after the other without an answer from any."""
-AGAIN: Final = 4
-"""Times in a run that the process which workers come from may end."""
-POLITE: Final = 5.0
-"""Seconds that workers get to leave off."""
+MAX_SERVER_LOSSES: Final = 4
+"""How often the fork server may end in a run."""
+STOP_SECONDS: Final = 5.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+
+class TaskQueue(Protocol[Task, Answer]):
+    """Tasks for workers; its methods are called from one thread."""
+
+    @property
+    def left(self) -> int:
+        """The number of results to come; at 0 there is nothing more to do."""
+
+    def next(self, slot: int, *, ahead: bool = False) -> Task | None:
+        """The next task of the worker in a slot, or, with `ahead`, the task after its current one.
+
+        None where nothing waits; after a loss, something may wait again.
+        """
+
+    def came(self, task: Task, result: Answer) -> None:
+        """Take the result of a task."""
+
+    def lost(self, task: Task, how: str) -> None:
+        """Note that a worker ended, `how` in words, during a task."""
+
+    def back(self, task: Task) -> None:
+        """Take back a task that was sent, but not begun."""
+
+    def broken(self, error: BaseException) -> None:
+        """Report to the run that no more results will come."""
 
 
 @dataclass(slots=True)
 class _Slot(Generic[Task]):
-    """A worker: its channel, its process id, and what it was sent and has not answered."""
+    """A worker: its channel, its process id, and the tasks that it has not answered."""
 
     number: int
     channel: Connection
@@ -49,15 +81,14 @@ class _Slot(Generic[Task]):
 
 
 class Pool(Generic[Task, Result]):
-    """Work that goes on until the block ends; then none of it is waited for.
+    """Workers that do the tasks of a queue until the block ends, which waits for none of them.
 
     `setup(*arguments)` runs once in every worker; it and `function` stand at the top of a module.
-    A worker that ends is replaced.
     """
 
     def __init__(
         self,
-        feed: TaskQueue[Task, Result],
+        queue: TaskQueue[Task, Result],
         function: Callable[[Task], Result],
         jobs: int,
         setup: Callable[..., None],
@@ -65,122 +96,124 @@ class Pool(Generic[Task, Result]):
         *,
         ahead: bool = True,
     ) -> None:
-        """Say what is to be done, by how many; `ahead`: no task hangs, others may wait behind."""
-        self._feed, self._jobs = feed, min(jobs, max(feed.left, 1))
+        """Take the queue and the number of workers; `ahead`: tasks may queue behind another."""
+        self._queue, self._jobs = queue, min(jobs, max(queue.left, 1))
         self._begin = (function, setup, arguments)
         self._first = [importing(function.__module__)]
-        self._nursery, self._again = taken(LISTEN, self._first), 0
+        self._server, self._server_losses = server_for(LISTEN, self._first), 0
         self._slots: list[_Slot[Task]] = []
-        self._unborn: deque[_Slot[Task]] = deque()
+        self._starting: deque[_Slot[Task]] = deque()
         self._over, self._losses, self._trouble = False, 0, ""
         self._depths = (False, True) if ahead else (False,)
         self._wake, self._alarm = socket.socketpair()
-        self._thread = threading.Thread(target=self._carry_on, name="slots")
+        self._thread = threading.Thread(target=self._run, name="workers")
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Tell the workers to leave off; the end of this process waits for them, for a moment."""
+        """Stop the workers; the end of this process waits for them, for a moment."""
         self._over = True
         self._alarm.close()
 
     # ── in a thread of its own ───────────────────────────────────────────────────────────────
 
-    def _carry_on(self) -> None:
+    def _run(self) -> None:
         try:
-            while self._feed.left and not self._over:
+            while self._queue.left and not self._over:
                 try:
                     for number in range(0 if self._slots else self._jobs):
-                        self._bear(number)
+                        self._start(number)
                     self._send()
-                    self._hear()
-                except Gone:
-                    self._begin_again()
-        except BaseException as error:  # noqa: BLE001  whoever waits must hear of it
-            self._feed.broken(error)
+                    self._receive()
+                except ForkServerLostError:
+                    self._restart_server()
+        except BaseException as error:  # noqa: BLE001  raised where the result is awaited
+            self._queue.broken(error)
         finally:
-            self._leave_off()
+            self._stop()
 
-    def _bear(self, number: int, starts: int = 1) -> None:
-        slot: _Slot[Task] = _Slot(number, self._nursery.bear(), starts=starts)
+    def _start(self, number: int, starts: int = 1) -> None:
+        slot: _Slot[Task] = _Slot(number, self._server.spawn(), starts=starts)
         with suppress(OSError):
             slot.channel.send(self._begin)
         self._slots.append(slot)
-        self._unborn.append(slot)
+        self._starting.append(slot)
 
     def _send(self) -> None:
-        """Give every slot something to do, and, where that is short, something to do next."""
+        """Send every worker a task, and, behind a short one, another."""
         for ahead in self._depths:
             for slot in self._slots:
                 if len(slot.sent) != ahead:
                     continue
-                task = self._feed.next(slot.number, ahead=ahead)
+                task = self._queue.next(slot.number, ahead=ahead)
                 if task is not None:
                     slot.sent.append(task)
-                    with suppress(OSError):  # it is gone, as will be heard
+                    with suppress(OSError):  # it has ended, as its event will tell
                         slot.channel.send(task)
 
-    def _hear(self, timeout: float | None = None) -> None:
-        """Wait for something, and take it in."""
+    def _receive(self, timeout: float | None = None) -> None:
+        """Wait for answers and events, and process them."""
         channels = {slot.channel: slot for slot in self._slots if not slot.silent}
         bell = [] if self._over else [self._wake]
-        for source in wait([*channels, self._nursery.control, *bell], timeout):
+        for source in wait([*channels, self._server.control, *bell], timeout):
             if isinstance(source, Connection):
                 self._take(channels[source])
-            elif source is self._nursery.control:
-                self._hear_nursery()
+            elif source is self._server.control:
+                self._take_events()
 
     def _take(self, slot: _Slot[Task]) -> None:
-        """Take in what a worker says."""
+        """Process a message of a worker."""
         try:
             kind, said = slot.channel.recv()
         except (EOFError, OSError):
-            slot.silent = True  # how it ended comes from the nursery
+            slot.silent = True  # the server reports how it ended
             return
         if kind == "ready":
             slot.ready = True
         elif kind == "unfit":
-            self._trouble, slot.starts = said, TRIES
+            self._trouble, slot.starts = said, MAX_STARTS
         elif kind == "came":
             self._losses = 0
-            self._feed.came(slot.sent.popleft(), said)
+            self._queue.came(slot.sent.popleft(), said)
         else:
             raise said
 
     def _take_rest(self, slot: _Slot[Task]) -> None:
-        """Take in what a worker had said before it ended."""
+        """Process the messages that a worker sent before it ended."""
         while not slot.silent and slot.channel.poll():
             self._take(slot)
 
-    def _hear_nursery(self) -> None:
-        for pid, code in self._nursery.heard():
+    def _take_events(self) -> None:
+        for pid, code in self._server.events():
             if code is None:
-                self._unborn.popleft().pid = pid
+                self._starting.popleft().pid = pid
             else:
                 self._ended(next(s for s in self._slots if s.pid == pid), code)
 
-    def _begin_again(self) -> None:
-        """The process that workers come from is gone, and they with it: another takes its place.
+    def _restart_server(self) -> None:
+        """Replace the fork server, which has ended with its workers, and requeue their tasks.
 
-        What they were at is begun once more. It is no task's fault: any process can be killed.
+        No task is blamed: any process can be killed.
         """
-        self._nursery.close()
+        self._server.close()
         for slot in self._slots:
             self._take_rest(slot)
             slot.channel.close()
             for task in reversed(slot.sent):
-                self._feed.back(task)
+                self._queue.back(task)
         self._slots.clear()
-        self._unborn.clear()
-        self._again += 1
-        if self._again > AGAIN:
-            raise Died(f"the process that worker processes come from ended {self._again} times")
-        self._nursery = ForkServer(LISTEN, self._first)
+        self._starting.clear()
+        self._server_losses += 1
+        if self._server_losses > MAX_SERVER_LOSSES:
+            raise WorkersLostError(
+                f"the process that worker processes come from ended {self._server_losses} times"
+            )
+        self._server = ForkServer(LISTEN, self._first)
 
     def _ended(self, slot: _Slot[Task], code: int) -> None:
-        """A worker is gone: another one takes its place, unless there is no hope in that."""
+        """Replace a worker that has ended, unless too many have."""
         self._take_rest(slot)
         slot.channel.close()
         self._slots.remove(slot)
@@ -190,19 +223,19 @@ class Pool(Generic[Task, Result]):
         self._losses += 1
         at_work = slot.ready and bool(slot.sent)
         for task in [*slot.sent][: 0 if at_work else None : -1]:
-            self._feed.back(task)
+            self._queue.back(task)
         if at_work:
-            self._feed.lost(slot.sent[0], how)
-        if slot.ready or slot.starts < TRIES:
-            self._bear(slot.number, 1 if slot.ready else slot.starts + 1)
+            self._queue.lost(slot.sent[0], how)
+        if slot.ready or slot.starts < MAX_STARTS:
+            self._start(slot.number, 1 if slot.ready else slot.starts + 1)
         self._trouble = self._trouble or f"one ended while it began ({how})" * (not slot.ready)
-        if not self._slots or self._losses > HOPE:
-            raise Died(f"no worker process can go on: {self._trouble or how}")
+        if not self._slots or self._losses > MAX_LOSSES:
+            raise WorkersLostError(f"no worker process can go on: {self._trouble or how}")
 
-    def _leave_off(self) -> None:
-        """End all workers, at first politely."""
-        early, self._over = bool(self._feed.left), True
-        deadline, asked = time.monotonic() + POLITE, set[int]()
+    def _stop(self) -> None:
+        """End all workers: by SIGTERM, then by SIGKILL."""
+        early, self._over = bool(self._queue.left), True
+        deadline, asked = time.monotonic() + STOP_SECONDS, set[int]()
         with suppress(Exception):
             for slot in self._slots:
                 if not early:  # they have nothing to do, and end by themselves
@@ -212,13 +245,13 @@ class Pool(Generic[Task, Result]):
                 for pid in {slot.pid for slot in self._slots if early and slot.pid} - asked:
                     os.kill(pid, signal.SIGTERM)
                     asked.add(pid)
-                self._hear(left)
+                self._receive(left)
         for slot in self._slots:
             slot.channel.close()
             if slot.pid:
                 with suppress(ProcessLookupError):
                     os.kill(slot.pid, signal.SIGKILL)
-        self._nursery.close()
+        self._server.close()
         self._wake.close()
 
 
@@ -226,21 +259,21 @@ class Pool(Generic[Task, Result]):
 
 
 class _Stop:
-    """In a worker: whether it has been told to leave off."""
+    """In a worker: whether it was asked to stop."""
 
     asked = False
 
 
 def listen(channel: Connection) -> None:
-    """Do what comes, one task after the other, until the channel ends."""
-    signal.signal(signal.SIGTERM, _stop)  # ends a task, and with it what the task has started
-    with suppress(AttributeError):  # Linux alone: nobody who is killed leaves this behind
+    """Do one task after the other until the channel closes."""
+    signal.signal(signal.SIGTERM, _stop)  # ends a task and the processes that it started
+    with suppress(AttributeError):  # Linux: end with the server
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with suppress(EOFError, OSError, KeyboardInterrupt):
         try:
             function, setup, arguments = channel.recv()
             setup(*arguments)
-        except Exception as error:  # noqa: BLE001  whatever it is, the others may go on
+        except Exception as error:  # noqa: BLE001  other workers may go on
             channel.send(("unfit", f"{type(error).__name__}: {error}"))
             return
         channel.send(("ready", None))
@@ -249,7 +282,7 @@ def listen(channel: Connection) -> None:
 
 
 def _done(function: Callable[[Any], Any], task: Any) -> bytes:
-    """What a task gives, as it travels; what it raises is raised where the result is awaited."""
+    """The pickled result of a task; an exception is raised again where the result is awaited."""
     try:
         return _packed("came", function(task))
     except Exception as error:  # noqa: BLE001  whatever it is

@@ -1,9 +1,10 @@
-"""What a process does that judges for another: it loads a plan once, then cases by their names."""
+"""Cases judged by other processes, each of which loads the plan once and finds cases by name."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -11,33 +12,42 @@ from gradcheck.errors import LoadError
 from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.run.judge_case import hash_of, judge_next, why_of
-from gradcheck.run.loaded_plan import load_all
-from gradcheck.run.plan import AnyCase, Plan
-from gradcheck.run.workers.run_queue import Answer
-from gradcheck.run.workers.unit import Unit
+from gradcheck.run.plan import AnyCase, Plan, load_all
+from gradcheck.run.workers.pool import Pool
+from gradcheck.run.workers.run_queue import Answer, RunQueue
+from gradcheck.run.workers.units import Unit
 from gradcheck.spec.loading import load_suite
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.rule import RuleCase
 from gradcheck.spec.suite import Case, Suite
 
 NOWHERE: Final = Suite("nowhere", "0", ())
-"""Stands for a suite that a process is to load for itself: a suite cannot be sent."""
+"""Stands for the suite, which each process loads for itself."""
 
 _PLAN: Plan
 _BINDINGS: Sequence[Implementation]
 _WHY: LazyDiagnoser
 
 
+@contextmanager
+def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[RunQueue]:
+    """Judge cases on processes of this machine, until the block ends."""
+    queue = RunQueue(plan, cases, plan.jobs)
+    own = {*plan.implementations} == {"reference"}
+    with Pool(queue, judge, plan.jobs, begin, (sent(plan),), ahead=own):
+        yield queue
+
+
 def sent(plan: Plan) -> Plan:
-    """What can be sent of a plan: all but its suite and its cases."""
+    """A plan without its suite and its cases, which cannot be sent."""
     return replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), only=None, build=False)
 
 
 def begin(plan: Plan) -> None:
-    """Load what was sent of a plan; this process keeps it.
+    """Load a plan that was sent, and keep it in this process.
 
     Raises:
-        LoadError: something of it cannot be loaded here.
+        LoadError: an implementation or a suite does not load here.
     """
     global _PLAN, _BINDINGS, _WHY  # noqa: PLW0603  what a worker process keeps
     _PLAN = replace(plan, suite=load_suite(plan.suites))
@@ -48,7 +58,7 @@ def begin(plan: Plan) -> None:
 
 
 def judge(unit: Unit) -> Answer:
-    """What is asked about one case; where nothing is, its hash."""
+    """Judge a unit; without asks, return the hash of its case."""
     start, left_out = time.perf_counter(), dict(unit.left_out)
     case = _case(*unit.names)
     if not unit.asks:
@@ -60,7 +70,7 @@ def judge(unit: Unit) -> Answer:
 
 
 def _case(name: str, dialect: str, point: str, seed: int) -> AnyCase:
-    """The case of the loaded suite that these names mean."""
+    """The case of the loaded suite with these names."""
     suite = _PLAN.suite
     if name in suite.operators:
         spec = suite.operators[name]

@@ -11,7 +11,7 @@ from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.judge.contract_check import judge_contract
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.results.verdict import Verdict
-from gradcheck.run import loaded_plan
+from gradcheck.run import plan as plan_module
 from gradcheck.run.execute import execute
 from gradcheck.run.plan import Plan
 from gradcheck.spec import Sample
@@ -180,7 +180,7 @@ def test_what_is_not_claimed_is_refused_at_each_call(native, entry, case):
 
 def test_a_run_does_not_begin_with_nonsense(native, entry, suite, monkeypatch):
     one = native(entry("mul_past", n="size(x) / 7"))
-    monkeypatch.setattr(loaded_plan, "load", lambda *args, **more: one)
+    monkeypatch.setattr(plan_module, "load", lambda *args, **more: one)
     monkeypatch.setattr(one, "_start", lambda: pytest.fail("a process is started"))
     plan = Plan(
         suite=suite,
@@ -195,7 +195,7 @@ def test_a_run_does_not_begin_with_nonsense(native, entry, suite, monkeypatch):
 
 def test_a_run_ends_the_process(native, entry, suite, monkeypatch):
     one = native(entry("mul"))
-    monkeypatch.setattr(loaded_plan, "load", lambda *args, **more: one)
+    monkeypatch.setattr(plan_module, "load", lambda *args, **more: one)
     plan = Plan(
         suite=suite,
         cases=suite.cases(["mul"], ["same-shape"], ["typical"]),

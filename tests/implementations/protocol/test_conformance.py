@@ -7,7 +7,7 @@ import struct
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.cli.conformance import probe, probe_oneshot
+from gradcheck.cli.conformance import oneshot, session
 from gradcheck.cli.conformance.broken import Target, lasts, wrong_with
 from gradcheck.errors import LoadError, UnknownNameError
 from gradcheck.implementations.processes.frames import MAGIC, FrameError, read
@@ -32,8 +32,8 @@ def probed(program):
     """The checks of a liar, by name; only one operator is asked for, which is enough."""
 
     def call(level="frames", lie="", ops=("tanh",), timeout=60.0):
-        module = probe_oneshot if level == "oneshot" else probe
-        checks = list(module.probe(program(level, lie, timeout=timeout), SUITE, ops))
+        module = oneshot if level == "oneshot" else session
+        checks = list(module.checks(program(level, lie, timeout=timeout), SUITE, ops))
         found = {check.name: check for check in checks}
         assert len(found) == len(checks)
         return found
@@ -127,13 +127,13 @@ def test_dying_of_broken_frames_is_told(probed):
 def test_hanging_is_told(program):
     """The deadline is short, and meant to pass; so whether others pass with it is not asked."""
     liar = program("frames", "ignores_bye", timeout=1.0)
-    found = {check.name: check for check in probe.probe(liar, SUITE, ["tanh"])}
+    found = {check.name: check for check in session.checks(liar, SUITE, ["tanh"])}
     assert "did not end within 1 s" in found["`bye`"].says
 
 
 def test_of_many_misspelt_operators_a_few_are_looked_at(probed, monkeypatch):
     looked = []
-    monkeypatch.setattr(probe, "_nearest", lambda name, known: looked.append(name) or "")
+    monkeypatch.setattr(session, "_nearest", lambda name, known: looked.append(name) or "")
     found = probed("jsonl", "offers_much")
     assert found["operators, dtypes and attributes are the suite's"].outcome == "FAIL"
     assert len(looked) == 8
@@ -162,7 +162,7 @@ def test_a_program_that_does_not_start_cannot_be_probed(program, probed):
     lost = program("oneshot")
     object.__setattr__(lost, "command", ("./nothing-here",))
     with pytest.raises(LoadError):
-        list(probe_oneshot.probe(lost, SUITE, ["tanh"]))
+        list(oneshot.checks(lost, SUITE, ["tanh"]))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from gradcheck.report.scripts.artifacts import LONGEST, keep, name_of, wanted
 from gradcheck.results.expectation import Expected, Gate, Known
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import executed
-from gradcheck.run.loaded_plan import loaded
-from gradcheck.run.plan import Plan
+from gradcheck.run.plan import Plan, loaded
 from gradcheck.spec.choice import Choice
 from gradcheck.system import atomic_io
 from tests.case_results import case_result

@@ -9,8 +9,8 @@ from gradcheck.report import FORMATS, render
 from gradcheck.results.expectation import Gate
 from gradcheck.results.run import AT_FIRST, AT_MOST, AT_TIME, digest_of
 from gradcheck.results.stored.log import by_case, by_implementation, case_of
-from gradcheck.run import shards
 from gradcheck.run.merge import Named, merged
+from gradcheck.run.plan import shard_of
 
 
 def sharded(run, of):
@@ -18,7 +18,7 @@ def sharded(run, of):
     cases = [*dict.fromkeys(map(case_of, by_case(run)))]
     found = []
     for number in range(1, of + 1):
-        mine = {*shards.part(cases, f"{number}/{of}")}
+        mine = {*shard_of(cases, f"{number}/{of}")}
         results = tuple(r for r in run.results if case_of(r) in mine)
         header = replace(run.header, shard=f"{number}/{of}", cases=digest_of(results))
         found.append(replace(run, header=header, results=results))

@@ -10,7 +10,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.cli.main import main
 from gradcheck.errors import UsageError
-from gradcheck.run.cluster.work import working
+from gradcheck.run.cluster.client import working
 from gradcheck.run.plan import Plan
 from tests.run.cluster.conftest import LONG, environment, gone, there
 
@@ -100,7 +100,7 @@ def test_a_scheduler_that_is_lost_while_workers_load_leaves_an_empty_report(fold
 
 
 def test_a_framework_of_another_version_is_refused_before_the_first_case(cluster, monkeypatch):
-    monkeypatch.setattr("gradcheck.run.cluster.identity.version", lambda package: "0.1")
+    monkeypatch.setattr("gradcheck.run.cluster.process.version", lambda package: "0.1")
     cases = SUITE.cases(["relu"])
     plan = Plan(suite=SUITE, cases=cases, implementations=["torch"], dtypes=["float64"], seed=0,
                 executor="dask", scheduler=cluster.address)  # fmt: skip
@@ -195,14 +195,14 @@ def unhappy(*words, before=""):
 
 
 def test_a_scheduler_that_does_not_answer():
-    soon = "import gradcheck.run.cluster.connect as c; c.REACHED = 0.5"
+    soon = "import gradcheck.run.cluster.client as c; c.CONNECT_SECONDS = 0.5"
     said = unhappy(*DASK, "--scheduler", "127.0.0.1:1", before=soon)
     assert said.startswith("--scheduler 127.0.0.1:1: no Dask scheduler answers there")
     assert said.endswith("start one with `dask scheduler`, and give the address that it prints")
 
 
 def test_a_cluster_without_workers_and_one_with_a_worker_that_lacks_something(own, tmp_path):
-    soon = "import gradcheck.run.cluster.connect as c; c.JOINED = 0.5"
+    soon = "import gradcheck.run.cluster.client as c; c.JOIN_SECONDS = 0.5"
     said = unhappy(*DASK, "--scheduler", own.address, before=soon)
     assert said == (
         f"--scheduler {own.address}: it has no workers; start some: dask worker {own.address}"

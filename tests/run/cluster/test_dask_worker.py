@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gradcheck.run.cluster import dask_worker
-from gradcheck.run.cluster.identity import identity
+from gradcheck.run.cluster.process import identity
 from tests.run.cluster.conftest import LONG, eventually, gone
 
 MODULE = """
@@ -82,7 +82,7 @@ def toy(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "toy", raising=False)
     # However slow this machine is, no batch is long.
-    monkeypatch.setattr(dask_worker, "ENOUGH", 1000)
+    monkeypatch.setattr(dask_worker, "MAX_BATCH_SECONDS", 1000)
     made = Toy(tmp_path)
     yield made
     for run in made.runs:
@@ -118,7 +118,7 @@ def test_a_process_that_dies_costs_its_own_task_alone(toy):
 def test_a_process_that_went_away_unasked_is_replaced(toy):
     order = toy.order()
     ((_, _, pid, *_),) = toy.judged(order, "a")
-    (idle,) = dask_worker._crew(order["run"])._idle
+    (idle,) = dask_worker._pool_of(order["run"])._idle
     os.kill(pid, signal.SIGKILL)
     assert gone(pid)
     eventually(lambda: not idle.alive)  # its first thread has ended, others of it are about to
@@ -149,9 +149,9 @@ def test_a_defect_is_no_answer(toy):
 )
 def test_a_worker_that_cannot_judge_says_why(toy, order, why):
     wanted = toy.order(**order)
-    with pytest.raises(dask_worker.Unfit, match=f"on .*: .*{why}"):
+    with pytest.raises(dask_worker.UnfitError, match=f"on .*: .*{why}"):
         awaited(dask_worker.prepare(wanted))
-    with pytest.raises(dask_worker.Unfit, match=why):
+    with pytest.raises(dask_worker.UnfitError, match=why):
         toy.judged(wanted, "a")
 
 
@@ -163,9 +163,9 @@ def test_a_process_that_dies_once_while_it_loads_is_begun_again(toy):
 
 def test_one_that_dies_again_is_lost_and_nobody_is_to_blame(toy):
     order, why = toy.order("dies"), "status 3 before it answered while it loaded the run, in 2 tr"
-    with pytest.raises(dask_worker.Lost, match=f"on .*: exited with {why}"):
+    with pytest.raises(dask_worker.ProcessLostError, match=f"on .*: exited with {why}"):
         awaited(dask_worker.prepare(order))
-    with pytest.raises(dask_worker.Lost, match=why) as raised:
+    with pytest.raises(dask_worker.ProcessLostError, match=why) as raised:
         toy.judged(order, "a")
     assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args
     assert raised.value.args[1] == ""  # the worker's address: here is none
@@ -177,7 +177,9 @@ def full(*_, **__):
 
 def test_where_no_process_can_be_had_it_is_lost(toy, monkeypatch):
     monkeypatch.setattr(dask_worker, "Child", full)
-    with pytest.raises(dask_worker.Lost, match="Resource temporarily unavailable, in 2 tries"):
+    with pytest.raises(
+        dask_worker.ProcessLostError, match="Resource temporarily unavailable, in 2 tries"
+    ):
         toy.judged(toy.order(), "a")
 
 
@@ -190,7 +192,7 @@ def test_what_is_done_of_a_batch_is_kept_where_no_other_process_begins(toy, monk
 
 
 def test_a_batch_that_takes_long_goes_home_as_it_is(toy, monkeypatch):
-    monkeypatch.setattr(dask_worker, "ENOUGH", 0)
+    monkeypatch.setattr(dask_worker, "MAX_BATCH_SECONDS", 0)
     assert [task for _, task, *_ in toy.judged(toy.order(), *"abc")] == ["a"]
 
 
@@ -206,7 +208,7 @@ def test_a_process_goes_when_nothing_more_comes(toy, monkeypatch):
 def test_a_run_that_has_ended_starts_nothing_more(toy):
     order = toy.order()
     toy.end(order)
-    with pytest.raises(dask_worker.Left):
+    with pytest.raises(dask_worker.RunEndedError):
         toy.judged(order, "a")
 
 
@@ -216,7 +218,7 @@ def test_the_end_of_a_run_ends_what_is_at_work(toy):
     def wait():
         try:
             toy.judged(order, "wait")
-        except dask_worker.Left as error:
+        except dask_worker.RunEndedError as error:
             heard.append(error)
 
     thread = threading.Thread(target=wait)

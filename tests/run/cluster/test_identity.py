@@ -3,7 +3,7 @@
 import sys
 from importlib.metadata import PackageNotFoundError
 
-from gradcheck.run.cluster.identity import difference, identity
+from gradcheck.run.cluster.process import difference, identity
 
 
 def test_this_process_is_what_it_is():
@@ -34,7 +34,7 @@ def test_a_framework_that_is_not_there_is_missing(monkeypatch):
     def absent(package):
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr("gradcheck.run.cluster.identity.version", absent)
+    monkeypatch.setattr("gradcheck.run.cluster.process.version", absent)
     assert identity([], ["torch"])["PyTorch"] == "missing"
 
 

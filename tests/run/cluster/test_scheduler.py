@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from gradcheck.run.cluster import dask_worker, scheduler
-from gradcheck.run.cluster.connect import connected
-from gradcheck.run.cluster.scheduler import Feeding, Gone
+from gradcheck.run.cluster.client import connected
+from gradcheck.run.cluster.scheduler import ClusterLostError, Scheduler
 
 distributed = pytest.importorskip("distributed")
 LONG = 300
@@ -75,6 +75,7 @@ def half(order, batch):
     return [pickle.dumps(len(batch))] * ((len(batch) + 1) // 2)
 
 
+SAYS = "on here: SIGKILL while it loaded the run, in 2 tries"
 POOR = SimpleNamespace(times=[], worker=[])
 """An item per process that dies while it loads; or which worker it is that loses all of its own."""
 
@@ -86,7 +87,7 @@ def loses(order, batch):
         POOR.times.pop()
     except IndexError:
         return words(order, batch)
-    raise dask_worker.Lost("on here: SIGKILL while it loaded the run, in 2 tries", address)
+    raise dask_worker.ProcessLostError(SAYS, address)
 
 
 def first_loses(order, batch):
@@ -94,7 +95,7 @@ def first_loses(order, batch):
     address = distributed.get_worker().address
     POOR.worker.append(address)
     if POOR.worker[0] == address:
-        raise dask_worker.Lost("on here: SIGKILL while it loaded the run, in 2 tries", address)
+        raise dask_worker.ProcessLostError(SAYS, address)
     return words(order, batch)
 
 
@@ -107,7 +108,7 @@ def bad(order, batch):
     if word == "killed":
         raise distributed.KilledWorker(word, SimpleNamespace(address="tcp://x"), 3)
     if word == "unfit":
-        raise dask_worker.Unfit("on other: NumPy 1.0, not 2.0 as here")
+        raise dask_worker.UnfitError("on other: NumPy 1.0, not 2.0 as here")
     if word == "defect":
         raise ZeroDivisionError("of ours")
     return ["SIGSEGV" if word == "died" else pickle.dumps(word)]
@@ -128,7 +129,7 @@ def fed(client, monkeypatch):
         monkeypatch.setattr(dask_worker, "judge", judge)
         line = Line(*tasks)
         order = {"run": uuid.uuid4().hex, "begin": {}, "load": b"", "env": {}}
-        with Feeding(client, order, line, "the cluster"):
+        with Scheduler(client, order, line, "the cluster"):
             assert line.over.wait(LONG)
         return line
 
@@ -136,7 +137,7 @@ def fed(client, monkeypatch):
 
 
 def test_short_tasks_travel_together_and_long_ones_alone(fed):
-    short, long = scheduler.BATCH / 4.5, 2 * scheduler.BATCH
+    short, long = scheduler.BATCH_SECONDS / 4.5, 2 * scheduler.BATCH_SECONDS
     tasks = [*(Task("long", long) for _ in range(3)), *(Task("short", short) for _ in range(100))]
     told = fed(sizes, *tasks).told
     assert [size for word, size in told if word == "long"] == [1, 1, 1]
@@ -149,14 +150,14 @@ def test_short_tasks_travel_together_and_long_ones_alone(fed):
 def test_no_batch_is_larger_than_what_may_be_lost(fed):
     told = fed(sizes, *(Task(str(n), 1e-9) for n in range(1000))).told
     assert sorted(int(word) for word, _ in told) == [*range(1000)]
-    assert max(size for _, size in told) == scheduler.LARGEST
+    assert max(size for _, size in told) == scheduler.MAX_BATCH
 
 
 def test_tasks_that_take_longer_than_expected_do_not_wait_for_each_other(fed):
     told = fed(slow, *(Task("short", 1e-3) for _ in range(400))).told
     together = [size for _, (size, _) in told if size > 1]
-    assert together == [scheduler.LARGEST] * len(together)
-    assert 0 < len(together) <= 4 * scheduler.LARGEST  # sent before anything had come
+    assert together == [scheduler.MAX_BATCH] * len(together)
+    assert 0 < len(together) <= 4 * scheduler.MAX_BATCH  # sent before anything had come
 
 
 def test_a_task_whose_worker_or_process_is_lost_is_told_so(fed):
@@ -168,8 +169,8 @@ def test_a_task_whose_worker_or_process_is_lost_is_told_so(fed):
 def test_what_a_worker_left_undone_goes_out_again_in_its_order(fed):
     line = fed(half, *(Task(str(n), 1e-9) for n in range(200)))
     assert sorted(int(word) for word, _ in line.told) == [*range(200)]
-    assert line.backed[: scheduler.LARGEST // 2] == [
-        str(n) for n in reversed(range(scheduler.LARGEST // 2, scheduler.LARGEST))
+    assert line.backed[: scheduler.MAX_BATCH // 2] == [
+        str(n) for n in reversed(range(scheduler.MAX_BATCH // 2, scheduler.MAX_BATCH))
     ]
 
 
@@ -192,7 +193,9 @@ def test_what_was_lost_while_it_loaded_is_done_by_others(client, fed, monkeypatc
 
 
 def test_where_nothing_can_begin_for_a_while_it_is_tried_again(fed, monkeypatch):
-    monkeypatch.setattr(POOR, "times", [0] * 2 * (scheduler.HOPE - 1))  # of each of two workers
+    monkeypatch.setattr(
+        POOR, "times", [0] * 2 * (scheduler.MAX_FAILED_ROUNDS - 1)
+    )  # of each of two workers
     line = fed(loses, *(Task(str(n)) for n in range(9)))
     assert (line.error, len(line.told)) == (None, 9)
 
@@ -200,7 +203,7 @@ def test_where_nothing_can_begin_for_a_while_it_is_tried_again(fed, monkeypatch)
 def test_and_not_for_ever(fed, monkeypatch):
     monkeypatch.setattr(POOR, "times", [0] * 10_000)
     line = fed(loses, *(Task(str(n)) for n in range(9)))
-    assert isinstance(line.error, Gone)
+    assert isinstance(line.error, ClusterLostError)
     assert str(line.error) == (
         "no process on the cluster lives to judge: on here: SIGKILL while it loaded the run, "
         "in 2 tries"
@@ -210,7 +213,7 @@ def test_and_not_for_ever(fed, monkeypatch):
 
 def test_a_worker_that_joined_and_cannot_judge_ends_the_run(fed):
     error = fed(bad, Task("unfit")).error
-    assert isinstance(error, Gone)
+    assert isinstance(error, ClusterLostError)
     assert str(error) == (
         "a worker of the cluster cannot judge this: on other: NumPy 1.0, not 2.0 as here"
     )
@@ -222,8 +225,8 @@ def test_a_defect_of_ours_is_heard(fed):
 
 def test_a_cluster_without_workers_is_waited_for_but_not_for_ever(monkeypatch, client, fed):
     monkeypatch.setattr(client, "nthreads", dict)
-    monkeypatch.setattr(scheduler, "LOOK", 0.01)
-    monkeypatch.setattr(scheduler, "PATIENCE", 0.1)
+    monkeypatch.setattr(scheduler, "SLOTS_INTERVAL", 0.01)
+    monkeypatch.setattr(scheduler, "MAX_IDLE", 0.1)
     line = fed(bad, Task("right"))
     assert str(line.error) == "the cluster has had no workers for 0.1 s"
     assert line.told == []
@@ -235,5 +238,5 @@ def test_workers_that_join_late_get_their_share(monkeypatch, client, fed):
     monkeypatch.setattr(
         client, "nthreads", lambda: real() if time.monotonic() > begun + 0.2 else {}
     )
-    monkeypatch.setattr(scheduler, "LOOK", 0.01)
+    monkeypatch.setattr(scheduler, "SLOTS_INTERVAL", 0.01)
     assert fed(bad, Task("right")).told == [("right", "right")]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gradcheck.run.workers.collect import Line, collect
-from gradcheck.run.workers.task_queue import TRIES
+from gradcheck.run.workers import MAX_TRIES
+from gradcheck.run.workers.collect import NameQueue, collect
 from tests.run.workers import tasks
 
 
@@ -26,23 +26,23 @@ def test_results_come_in_the_order_of_names(jobs):
 
 
 def test_names_are_begun_in_their_order():
-    line = Line([*"badce"])
+    line = NameQueue([*"badce"])
     assert [line.next(0) for _ in range(6)] == [*"badce", None]
 
 
 def test_nothing_is_sent_ahead():
-    line = Line([*"ab"])
+    line = NameQueue([*"ab"])
     assert line.next(0, ahead=True) is None
     assert line.next(0) == "a"
 
 
 def test_a_name_that_is_lost_comes_again_at_once_and_then_no_more():
-    line = Line([*"abc"])
-    for attempt in range(TRIES):
+    line = NameQueue([*"abc"])
+    for attempt in range(MAX_TRIES):
         assert line.left == 3
         assert line.next(0) == "a", attempt
         line.lost("a", "SIGKILL")
-    assert (line.left, line.lost_ones, line.next(0)) == (2, {"a": "SIGKILL"}, "b")
+    assert (line.left, line.crashed, line.next(0)) == (2, {"a": "SIGKILL"}, "b")
 
 
 def test_what_dies_costs_its_own_result_alone():

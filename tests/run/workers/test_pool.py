@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.run.workers import fork_server
-from gradcheck.run.workers.collect import Line
-from gradcheck.run.workers.pool import AGAIN, HOPE, LISTEN, Pool
-from gradcheck.run.workers.task_queue import Died
+from gradcheck.run.workers import WorkersLostError, fork_server
+from gradcheck.run.workers.collect import NameQueue
+from gradcheck.run.workers.pool import LISTEN, MAX_LOSSES, MAX_SERVER_LOSSES, Pool
 from tests.run.workers import tasks
 
 
-class Watched(Line):
+class Watched(NameQueue):
     """A line that remembers what it was told, and lets tasks be sent ahead."""
 
     def __init__(self, names, ahead=False):
@@ -100,7 +99,7 @@ def test_nothing_waits_for_a_slow_one(tmp_path):
 def test_what_dies_twice_is_given_up_and_costs_nothing_else():
     line = worked("abcdefgh", tasks.dies)
     assert line.results == {name: name for name in "abcefgh"}
-    assert line.lost_ones == {"d": "exit status 3"}
+    assert line.crashed == {"d": "exit status 3"}
     assert [task for _, task in line.sent].count("d") == 2
 
 
@@ -108,12 +107,12 @@ def test_what_dies_once_is_done_by_another(tmp_path):
     once = str(tmp_path / "once")
     line = worked([*"abc", once, *"efg"], tasks.dies)
     assert line.results == {name: name for name in [*"abc", once, *"efg"]}
-    assert not line.lost_ones
+    assert not line.crashed
 
 
 def test_what_was_sent_to_one_that_died_is_not_to_blame():
     line = worked("dabc", tasks.dies, jobs=1, ahead=True)
-    assert line.lost_ones == {"d": "exit status 3"}
+    assert line.crashed == {"d": "exit status 3"}
     assert line.backed == ["a", "d", "a"]
     assert line.results == {name: name for name in "abc"}
 
@@ -129,15 +128,18 @@ def test_a_worker_killed_from_outside_is_replaced():
             os.kill(busy.pid, signal.SIGKILL)
             eventually(lambda slot=busy: slot not in pool._slots)
         assert next(arrivals) == "s"
-    assert line.lost_ones == {"s": "SIGKILL"}
+    assert line.crashed == {"s": "SIGKILL"}
 
 
 def test_there_is_an_end_to_hope(monkeypatch):
-    assert HOPE > 20
-    monkeypatch.setattr("gradcheck.run.workers.pool.HOPE", 2)
+    assert MAX_LOSSES > 20
+    monkeypatch.setattr("gradcheck.run.workers.pool.MAX_LOSSES", 2)
     line = Watched("dddd")
     line.lost = lambda task, how: line.back(task)
-    with Pool(line, tasks.dies, 1, tasks.begin), pytest.raises(Died, match="exit status 3"):
+    with (
+        Pool(line, tasks.dies, 1, tasks.begin),
+        pytest.raises(WorkersLostError, match="exit status 3"),
+    ):
         [*line.arrivals(4)]
 
 
@@ -147,7 +149,7 @@ def test_there_is_an_end_to_hope(monkeypatch):
 )
 def test_workers_that_cannot_begin_end_the_work_with_the_reason(setup, why):
     line = Watched("abc", ahead=True)
-    with Pool(line, tasks.told, 2, setup), pytest.raises(Died, match=why):
+    with Pool(line, tasks.told, 2, setup), pytest.raises(WorkersLostError, match=why):
         [*line.arrivals(3)]
     assert line.left == 3
 
@@ -171,7 +173,7 @@ def test_a_large_result_comes_whole():
 
 @pytest.mark.parametrize("function", [tasks.sleeps, tasks.deaf])
 def test_work_that_is_left_waits_for_nobody_and_leaves_nobody(function, monkeypatch):
-    monkeypatch.setattr("gradcheck.run.workers.pool.POLITE", 0.3)
+    monkeypatch.setattr("gradcheck.run.workers.pool.STOP_SECONDS", 0.3)
     line = Watched("asbs")
     with Pool(line, function, 2, tasks.begin) as pool:
         next(line.arrivals(4))
@@ -204,7 +206,7 @@ def test_workers_are_forked_or_begin_from_nothing(forks, monkeypatch):
         pytest.skip("nobody forks here")
     monkeypatch.setattr("sys.argv", ["some", "words"])
     monkeypatch.setattr(
-        "gradcheck.run.workers.pool.taken", partial(fork_server.ForkServer, forks=forks)
+        "gradcheck.run.workers.pool.server_for", partial(fork_server.ForkServer, forks=forks)
     )
     line = worked("abcd", tasks.said)
     assert line.results == {name: (["words"], True) for name in "abcd"}
@@ -214,20 +216,20 @@ def test_workers_are_forked_or_begin_from_nothing(forks, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted where /proc is")
 def test_what_brings_threads_is_not_forked():
-    with fork_server.foreseen(LISTEN, [first("threaded")]):
+    with fork_server.prestarted(LISTEN, [first("threaded")]):
         assert worked("ab", tasks.alone).results == {"a": 1, "b": 1}
 
 
 def test_what_fails_to_load_ahead_is_no_matter_yet():
-    with fork_server.foreseen(LISTEN, [first("unfit"), ("nowhere", "to", ()), first("nor")]):
+    with fork_server.prestarted(LISTEN, [first("unfit"), ("nowhere", "to", ()), first("nor")]):
         assert worked("ab", tasks.told).results == {"a": ("a",), "b": ("b",)}
 
 
-def test_what_was_foreseen_and_not_needed_is_ended():
-    with fork_server.foreseen(LISTEN, []):
-        (waiting,) = fork_server._FORESEEN
+def test_a_server_started_ahead_and_not_needed_is_ended():
+    with fork_server.prestarted(LISTEN, []):
+        (waiting,) = fork_server._PRESTARTED
     assert waiting._process.returncode is not None
-    assert not fork_server._FORESEEN
+    assert not fork_server._PRESTARTED
 
 
 def test_the_end_of_where_they_come_from_costs_no_task(tmp_path):
@@ -236,17 +238,17 @@ def test_the_end_of_where_they_come_from_costs_no_task(tmp_path):
     with Pool(line, tasks.stays_once, 2, tasks.begin) as pool:
         eventually(lambda: len(at_work(pool)) == 2 and len([*tmp_path.iterdir()]) == 2)
         pids = [slot.pid for slot in pool._slots]
-        pool._nursery._process.kill()
+        pool._server._process.kill()
         eventually(Path(names[2]).exists)
-        pool._nursery._process.kill()
+        pool._server._process.kill()
         assert sorted(line.arrivals(3)) == names
-    assert line.lost_ones == {}
+    assert line.crashed == {}
     assert all(map(gone, pids))
 
 
-def test_what_was_foreseen_may_have_been_killed():
-    with fork_server.foreseen(LISTEN, []):
-        (waiting,) = fork_server._FORESEEN
+def test_a_server_started_ahead_may_have_been_killed():
+    with fork_server.prestarted(LISTEN, []):
+        (waiting,) = fork_server._PRESTARTED
         waiting._process.kill()
         waiting._process.wait(60)
         assert worked("ab", tasks.told).results == {"a": ("a",), "b": ("b",)}
@@ -257,10 +259,10 @@ def test_a_place_they_come_from_that_ends_again_and_again_ends_the_work():
     with Pool(line, tasks.sleeps, 1, tasks.begin) as pool:
         arrivals = line.arrivals(2)
         assert next(arrivals) == "a"
-        for ends in range(AGAIN + 1):
-            eventually(lambda n=ends: pool._again == n and [s for s in pool._slots if s.pid])
-            pool._nursery._process.kill()
-        with pytest.raises(Died, match=f"come from ended {AGAIN + 1} times"):
+        for ends in range(MAX_SERVER_LOSSES + 1):
+            eventually(lambda n=ends: pool._server_losses == n and any(s.pid for s in pool._slots))
+            pool._server._process.kill()
+        with pytest.raises(WorkersLostError, match=f"ended {MAX_SERVER_LOSSES + 1} times"):
             next(arrivals)
 
 

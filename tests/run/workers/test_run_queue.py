@@ -13,9 +13,9 @@ from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import execute
 from gradcheck.run.judge_case import judge, judge_next, why_of
 from gradcheck.run.plan import Plan
+from gradcheck.run.workers import WorkersLostError
 from gradcheck.run.workers import run_queue as assembly_module
-from gradcheck.run.workers.run_queue import BRIEF, ENDED, Answer, RunQueue
-from gradcheck.run.workers.task_queue import Died
+from gradcheck.run.workers.run_queue import ENDED, MAX_WAIT, Answer, RunQueue
 from tests.case_results import changed
 
 BOTH = ("float64", "float32")
@@ -121,8 +121,8 @@ def test_what_is_known_of_a_part_is_finished_though_its_case_is_not():
 
 def test_what_raises_or_ends_it_is_raised_where_it_is_waited():
     assembly = RunQueue(asked := plan("relu"), asked.everything, 2)
-    assembly.broken(Died("all gone"))
-    with pytest.raises(Died, match="all gone"):
+    assembly.broken(WorkersLostError("all gone"))
+    with pytest.raises(WorkersLostError, match="all gone"):
         [*assembly.until(0)]
     assert assembly.finished() == {}
 
@@ -255,11 +255,11 @@ def test_nothing_waits_behind_what_is_long_nor_long_ones_behind_anything():
     assembly = RunQueue(asked, asked.everything, 2)
     assert assembly.next("a", ahead=True) is None  # it is at nothing
     long = assembly.next("a")
-    assert long.seconds > BRIEF
+    assert long.seconds > MAX_WAIT
     assert assembly.next("a", ahead=True) is None
     for unit in islice(iter(lambda: assembly.next("b"), None), len(cases) - 1):
         assert unit.names[0] == "gpt2"
     short = assembly.next("b")
-    assert short.seconds <= BRIEF
+    assert short.seconds <= MAX_WAIT
     assert assembly.next("b", ahead=True) is not None
     assert assembly.next("a", ahead=True) is None

@@ -1,0 +1,346 @@
+"""Flags that several commands share, made from the table of options, and a project's defaults.
+
+A flag that is not given has the default of `[tool.gradcheck]` in the project's pyproject.toml, else
+the usual one (`settle`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.results.ci_safe import heard
+from gradcheck.results.words import clean
+from gradcheck.run.options import (
+    GATE,
+    HOW,
+    IMPLEMENTATION,
+    LIMITS,
+    OPTIONS,
+    REPORTS,
+    SELECTION,
+    SWITCH,
+    WHERE,
+    Option,
+)
+from gradcheck.spec.choice import Choice
+from gradcheck.system.reading import contents
+from gradcheck.system.user_modules import MAX_BYTES, TABLE, here, project_file, project_table
+
+if TYPE_CHECKING:
+    from gradcheck.run.workers.collect import Workers
+    from gradcheck.spec.suite import Suite
+
+PLAN: Final = (SELECTION, IMPLEMENTATION, HOW)
+"""The sections that describe a plan."""
+RUN: Final = (*PLAN, GATE, LIMITS, WHERE, REPORTS)
+"""The sections of `gradcheck run`."""
+NARROWING: Final = ("op", "model", "rule", "dialect", "sample")
+"""Options that leave something out, where the command line gives them."""
+KINDS: Final = ("op", "model", "rule")
+"""Options that select kinds of cases: one on the command line replaces the defaults of all."""
+MAX_SHOWN: Final = 60
+"""Characters of a wrong value that a message quotes."""
+
+
+# ── adding flags ─────────────────────────────────────────────────────────────────────────────────
+
+
+def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
+    """Add options by name; `changes` are arguments of `argparse` that differ in this command."""
+    for name in names:
+        _add(parser, option_named(name), changes)
+
+
+def add_sections(parser: argparse.ArgumentParser, *sections: str, default: str = "") -> None:
+    """Add all options of some sections; `default` describes a selection without flags."""
+    for section in sections:
+        group = parser.add_argument_group(section) if section.strip() else parser
+        for option in OPTIONS:
+            if option.section == section:
+                changes = {}
+                if default and option.name == "op":
+                    changes["help"] = f"operators that match (repeat); default: {default}"
+                _add(group, option, changes)
+
+
+def option_named(name: str) -> Option:
+    """An option of the table."""
+    return next(option for option in OPTIONS if option.name == name)
+
+
+def _add(parser: argparse._ActionsContainer, option: Option, changes: Mapping[str, Any]) -> None:
+    flags = [*filter(None, [option.short]), *[f"--{option.name}"] * (not option.short_only)]
+    how: dict[str, Any] = {"dest": option.dest, "help": option.help}
+    if option.kind is SWITCH:
+        how["action"] = "store_false" if option.negated else "store_true"
+    else:
+        how |= {"default": option.initial, "metavar": option.metavar}
+        how |= {"action": "append"} if option.repeatable else {}
+        how |= {"choices": option.choices} if option.choices else {}
+        how |= {"type": TYPES[option.name]} if option.name in TYPES else {}
+    how |= {**option.parse, **changes}
+    if how.get("action") == "optional":
+        how["action"] = argparse.BooleanOptionalAction
+    parser.add_argument(*flags, **how)
+
+
+def seconds(word: str) -> float:
+    """The value of --timeout or --max-time.
+
+    Raises:
+        ArgumentTypeError: it is not a positive number.
+        ValueError: it is not a number.
+    """
+    found = float(word)
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{word} seconds are no limit; write a positive number")
+    return found
+
+
+def _jobs(word: str) -> int:
+    try:
+        count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is no number of processes; write 1 or more, or auto"
+        ) from None
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{word} processes do nothing; write 1 or more, or auto")
+    return count
+
+
+def _cases(word: str) -> int:
+    if not (word.isascii() and word.isdecimal()) or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is no number of cases; write 1 or more")
+    return int(word)
+
+
+def _folder(word: str) -> Path:
+    if not word:  # an unset variable must not fill the current folder
+        raise argparse.ArgumentTypeError("it names no folder; this one is .")
+    return Path(word)
+
+
+def _shard(text: str) -> str:
+    from gradcheck.run.plan import parsed_shard
+
+    try:
+        parsed_shard(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "baseline": Path,
+    "jobs": _jobs,
+    "keep-artifacts": _folder,
+    "max-fail": _cases,
+    "max-time": seconds,
+    "seed": int,
+    "shard": _shard,
+    "timeout": seconds,
+}
+"""Functions that read a value from the command line; default: the text itself."""
+
+
+# ── a project's defaults ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """The defaults that hold in a folder: by key, lists where a flag may be repeated.
+
+    Paths among them are relative to the folder for which they were looked up.
+    """
+
+    path: Path
+    defaults: Mapping[str, Any]
+
+
+def project_keys() -> dict[str, Option]:
+    """The options that a project may set, by key."""
+    return {option.name: option for option in OPTIONS if option.config}
+
+
+def project_of(folder: Path) -> Project | None:
+    """The defaults that hold in `folder`, an absolute path; None where no project sets any.
+
+    Raises:
+        UsageError: the table is invalid; the message names the file and the key.
+    """
+    path = project_file(folder)
+    if path is None:
+        return None
+    shown = os.path.relpath(path, folder)
+    try:
+        table = project_table(contents(path, MAX_BYTES))
+    except OSError as error:
+        raise UsageError(f"{shown}: {error.strerror}") from None
+    if isinstance(table, ValueError):
+        raise UsageError(f"{shown}: it is no TOML: {table}")
+    where = f"{shown}: [tool.{TABLE}]"
+    if not isinstance(table, dict):
+        raise UsageError(f"{where} is no table; write its keys below a line [tool.{TABLE}]")
+    base = os.path.relpath(path.parent, folder)
+    return Project(path=path, defaults=_checked(table, where, base))
+
+
+def _checked(table: Mapping[str, Any], where: str, base: str) -> dict[str, Any]:
+    """The values of a table by key; `base` is its file's folder as seen from here.
+
+    Raises:
+        UsageError: an unknown key, or a value of another type; `where` begins the message.
+    """
+    known, found = project_keys(), {}
+    for key, value in table.items():
+        if key not in known:
+            raise UsageError(f"{where}: {clean(str(UnknownNameError('key', key, known)))}")
+        option = known[key]
+        if not option.kind.holds(value):
+            raise UsageError(f"{where}: {key} = {_shown(value)}: {option.kind.how}")
+        listed = option.repeatable and not isinstance(value, list)
+        found[key] = _placed(option, [value] if listed else value, base)
+    return found
+
+
+def _placed(option: Option, value: Any, base: str) -> Any:
+    """A value, whose paths are made relative to the folder from which the command runs."""
+    if base == os.curdir:
+        return value
+    if isinstance(value, list):
+        return [_placed(option, word, base) for word in value]
+    path = option.paths or (option.name == "impl" and (value.endswith(".toml") or os.sep in value))
+    path = path and value != ""  # an empty name is reported where it is opened
+    return os.path.join(base, value) if path else value  # noqa: PTH118  "./torch" keeps its dot
+
+
+def _shown(value: Any) -> str:
+    text = clean(str(value).lower() if isinstance(value, bool) else repr(value))
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def open_to_defaults(parser: argparse.ArgumentParser) -> None:
+    """Let a project set the flags of `parser` that are not given; call it last."""
+    flags = {action.dest for action in parser._actions}
+    known = [option for option in OPTIONS if option.config and option.dest in flags]
+    usual = {option.name: parser.get_default(option.dest) for option in known}
+    parser.set_defaults(**{option_named(key).dest: None for key in usual}, usual=usual)
+    parser.add_argument(
+        "--no-config", dest="config", action="store_false",
+        help="leave the defaults in [tool.gradcheck] of pyproject.toml out",
+    )  # fmt: skip
+
+
+def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> None:
+    """Give every flag that is not given its default: the project's, else the usual one.
+
+    Afterwards `arguments.config` says whether there is such a project, `arguments.narrowed`
+    whether the command line narrows the selection, and `arguments.require_of_project` whether
+    it leaves --require to the project.
+
+    Args:
+        arguments: what the parser returned.
+        only: the keys of the project that count; None: all.
+
+    Raises:
+        UsageError: the project's table is invalid, or the working directory is gone.
+    """
+    folder, usual = here(), arguments.usual
+    project = project_of(folder) if arguments.config else None
+    defaults = dict(project.defaults) if project is not None else {}
+    if only is not None:
+        defaults = {key: defaults[key] for key in defaults if key in only}
+    given = {key: getattr(arguments, option_named(key).dest) for key in usual}
+    words = [given.get(key) for key in NARROWING] + [getattr(arguments, "keyword", None)]
+    arguments.narrowed = any(word is not None for word in words)
+    arguments.require_of_project = given.get("require") is None
+    for key, value in filled(given, usual, defaults).items():
+        setattr(arguments, option_named(key).dest, value)
+    arguments.config = project is not None
+
+
+def filled(
+    given: Mapping[str, Any], usual: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The value of every option by name: as given (None: not), else the project's, else usual.
+
+    The keys are those of `usual`; other `defaults` are left out.
+    """
+    if any(given.get(key) is not None for key in KINDS):
+        defaults = {key: defaults[key] for key in defaults if key not in KINDS}
+    read = {key: _read(option_named(key), defaults[key]) for key in defaults if key in usual}
+    return {key: {**usual, **read}[key] if given[key] is None else given[key] for key in usual}
+
+
+def _read(option: Option, value: Any) -> Any:
+    """A value of a project, as the command line would give it."""
+    if option.negated:
+        return not value
+    convert = TYPES.get(option.name)
+    return convert(str(value)) if convert in (_jobs, _folder, Path) else value
+
+
+# ── what they select ─────────────────────────────────────────────────────────────────────────────
+
+
+def choice(arguments: argparse.Namespace) -> Choice:
+    """The selection of cases that the flags describe."""
+    return Choice(
+        ops=arguments.op,
+        models=arguments.model,
+        rules=arguments.rule,
+        dialects=arguments.dialect,
+        samples=arguments.sample,
+        keyword=getattr(arguments, "keyword", None),
+        seed=getattr(arguments, "seed", 0),
+    )
+
+
+def suite_of(references: Sequence[str]) -> Suite:
+    """The suites of `--suite`, or all installed ones.
+
+    Raises:
+        UsageError: no suite is installed.
+        LoadError: a suite cannot be imported.
+    """
+    from gradcheck.spec.loading import load_suite
+
+    with heard():  # a user's module may print
+        return load_suite(references)
+
+
+def check_executor(arguments: argparse.Namespace) -> None:
+    """Refuse --executor and --scheduler where they contradict each other.
+
+    Raises:
+        UsageError: they do, or Dask is not installed.
+    """
+    if arguments.executor == "dask":
+        from gradcheck.run.cluster.client import check_installed
+
+        check_installed()
+    elif arguments.scheduler:
+        raise UsageError(
+            f"--scheduler {arguments.scheduler}: nothing would run there; add --executor dask"
+        )
+
+
+def workers_of(arguments: argparse.Namespace) -> Workers | None:
+    """Workers of a cluster, where --executor names one; None: processes of this machine.
+
+    Raises:
+        UsageError: as `check_executor` does.
+    """
+    check_executor(arguments)
+    if arguments.executor == "local":
+        return None
+    from gradcheck.run.cluster.client import workers
+
+    return workers(arguments.scheduler, arguments.jobs, arguments.suite)

@@ -1,0 +1,336 @@
+"""The options of a run, each written once, in the order of `gradcheck run --help`.
+
+From this table derive the flags of every command and the keys of `[tool.gradcheck]`
+(`gradcheck.cli.options`), the flags of the pytest plugin, repro lines (`gradcheck.run.to_result`),
+and the reference documentation. An option that changes what is judged, or how, is also a field of
+`Plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gradcheck.implementations.processes import TIMEOUT
+
+MAX_SECONDS: Final = 1e9
+"""The largest number of seconds that a project may set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type of option values.
+
+    `holds(value)` checks a TOML value, and `how` is the advice for a wrong one.
+    """
+
+    how: str
+    holds: Callable[[Any], bool]
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _seconds(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value <= MAX_SECONDS  # type: ignore[operator]
+
+
+def _strings(value: object) -> bool:
+    every = value if isinstance(value, list) else [value]
+    return all(isinstance(word, str) for word in every)
+
+
+def _one_of(*choices: str) -> Kind:
+    *most, last = (f'"{choice}"' for choice in choices)
+    return Kind(f"write {', '.join(most)} or {last}", lambda value: value in choices)
+
+
+STRINGS: Final = Kind('write a text, or a list of texts: ["a", "b"]', _strings)
+STRING: Final = Kind("write a text", lambda value: isinstance(value, str))
+SWITCH: Final = Kind("write true or false", lambda value: isinstance(value, bool))
+INTEGER: Final = Kind(
+    "write a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
+)
+CASES: Final = Kind("write a number of cases, 1 or more", _positive)
+JOBS: Final = Kind(
+    'write a number of processes, or "auto"', lambda value: value == "auto" or _positive(value)
+)
+SECONDS: Final = Kind("write seconds, a positive number", _seconds)
+
+SELECTION: Final = "what is judged"
+IMPLEMENTATION: Final = "whose code, and how it is run"
+HOW: Final = ""
+GATE: Final = "the gate"
+LIMITS: Final = "how much of it"
+WHERE: Final = " "
+REPORTS: Final = "reports"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of a run.
+
+    Attributes:
+        name: the long flag without its dashes, and the key in `[tool.gradcheck]`.
+        section: the title under which `--help` lists it; blank ones have no title.
+        kind: the type of its values; a list of strings is a flag that may be repeated.
+        default: its value where neither the command line nor a project sets one.
+        help: its line in `--help`.
+        metavar: how `--help` names its value.
+        short: a short flag, beside the long one or, where `short_only`, in its place.
+        choices: the values there are.
+        target: the attribute of parsed arguments; default: the name, without "no-".
+        plan: the field of `Plan` that it sets; empty: none of that name.
+        config: whether a project may set it.
+        paths: whether its values are paths, relative to the project's file.
+        pytest: its line in `pytest --help`; empty: the plugin has no such flag.
+        repro: which repro lines repeat it: "" (none), "always" (where it is not the default), or
+            the `results` kind or part that depends on it.
+        parse: further arguments of `argparse`.
+    """
+
+    name: str
+    section: str
+    kind: Kind
+    help: str
+    default: Any = None
+    metavar: str | None = None
+    short: str = ""
+    short_only: bool = False
+    choices: tuple[str, ...] = ()
+    target: str = ""
+    plan: str = ""
+    config: bool = True
+    paths: bool = False
+    pytest: str = ""
+    repro: str = ""
+    parse: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def dest(self) -> str:
+        """The attribute of parsed arguments that holds its value."""
+        return self.target or self.name.removeprefix("no-").replace("-", "_")
+
+    @property
+    def negated(self) -> bool:
+        """Whether the flag switches something off."""
+        return self.name.startswith("no-")
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the flag may be given several times."""
+        return self.kind is STRINGS
+
+    @property
+    def initial(self) -> Any:
+        """The default, as parsed arguments hold it."""
+        if "default" in self.parse:
+            return self.parse["default"]
+        if self.kind is SWITCH and self.default is None:
+            return self.negated
+        return [] if self.repeatable else self.default
+
+
+OPTIONS: Final = (
+    Option(
+        name="op", section=SELECTION, kind=STRINGS, metavar="GLOB",
+        help="operators that match (repeat); default: all, unless another kind is named",
+        pytest="operators that match (repeat); default: all, unless another kind is named",
+    ),
+    Option(
+        name="model", section=SELECTION, kind=STRINGS, metavar="GLOB",
+        help="models that match (repeat)",
+        pytest="models that match (repeat)",
+    ),
+    Option(
+        name="rule", section=SELECTION, kind=STRINGS, metavar="GLOB",
+        help="update rules that match (repeat)",
+        pytest="update rules that match (repeat)",
+    ),
+    Option(
+        name="dialect", section=SELECTION, kind=STRINGS, metavar="GLOB",
+        help="only dialects that match (repeat); default: all",
+        pytest="only dialects that match (repeat)",
+    ),
+    Option(
+        name="sample", section=SELECTION, kind=STRINGS, metavar="GLOB",
+        help="only samples, or sizes of models, that match (repeat); default: all",
+        pytest="only samples, or sizes of models, that match (repeat)",
+    ),
+    Option(
+        name="keyword", section=SELECTION, kind=STRING, metavar="EXPR", short="-k",
+        short_only=True, config=False,
+        help="of these, cases with words in their name, operator/dialect/sample: "
+        "'softmax and not (empty or zero)'",
+    ),
+    Option(
+        name="suite", section=SELECTION, kind=STRINGS, metavar="MODULE:NAME", plan="suites",
+        repro="always",
+        help="a suite of your own instead of the installed ones (repeat)",
+        pytest="a suite of your own, MODULE:NAME (repeat)",
+    ),
+    Option(
+        name="impl", section=IMPLEMENTATION, kind=STRINGS, metavar="WHOSE",
+        help="whose code: reference (default), torch, jax, pkg.module:NAME, or a manifest, "
+        "FILE.toml (repeat)",
+        pytest="judge this implementation: reference, torch, jax, pkg.module:NAME, FILE.toml "
+        "(repeat)",
+    ),
+    Option(
+        name="no-build", section=IMPLEMENTATION, kind=SWITCH, plan="build",
+        help="run none of the commands in a manifest",
+        pytest="run none of the commands in a manifest",
+    ),
+    Option(
+        name="no-isolate", section=IMPLEMENTATION, kind=SWITCH, plan="isolate",
+        help="run Python implementations in this process: for a debugger; a crash ends the run",
+        pytest="run Python implementations in pytest's own process: for a debugger",
+    ),
+    Option(
+        name="timeout", section=IMPLEMENTATION, kind=SECONDS, default=TIMEOUT, metavar="S",
+        plan="timeout", repro="always",
+        help="seconds that one call of a Python implementation may take; default 30 (a manifest "
+        "says it for itself)",
+        pytest="seconds that one call of a Python implementation may take; default 30",
+    ),
+    Option(
+        name="convention", section=IMPLEMENTATION, kind=STRING, default="", metavar="SYSTEM",
+        plan="convention", repro="always",
+        help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …); "
+        "default: any subgradient",
+        pytest="on kinks accept only what this system returns (PyTorch, JAX, ggml, …)",
+    ),
+    Option(
+        name="seed", section=IMPLEMENTATION, kind=INTEGER, default=0, metavar="N",
+        plan="seed", repro="always",
+        help="of all inputs; default 0",
+        pytest="of all inputs; default 0",
+    ),
+    Option(
+        name="dtype", section=HOW, kind=STRINGS, metavar="DTYPE",
+        help="float64, float32, float16, bfloat16, all (repeat); models: mp50, float64, float32; "
+        "default: float64 and float32, and mp50 for the suite's own models",
+        pytest="float64, float32, float16, bfloat16, all (repeat); default: the first two",
+    ),
+    Option(
+        name="train", section=HOW, kind=SWITCH, plan="train", repro="training",
+        help="models: train each at its smallest size; does every step's loss fall as predicted?",
+        pytest="models: train each at its smallest size",
+    ),
+    Option(
+        name="project", section=HOW, kind=SWITCH, plan="project", repro="model",
+        help="models: hold gradients against slopes of the loss, as of any function, and not "
+        "element by element",
+        pytest="models: hold gradients against slopes of the loss",
+    ),
+    Option(
+        name="full", section=HOW, kind=SWITCH, target="project", config=False,
+        parse={"action": "store_const", "const": False, "default": False},
+        help="models: element by element, which is the default, whatever a project says",
+    ),
+    Option(
+        name="taylor", section=HOW, kind=SWITCH, plan="taylor",
+        help="also the Taylor remainder of every gradient along one direction (in -o reports)",
+        pytest="also the Taylor remainder of every gradient (in reports)",
+    ),
+    Option(
+        name="contract", section=HOW, kind=SWITCH, plan="contract", repro="contract",
+        parse={"action": "optional", "default": None},
+        help="what a backward owes beyond its numbers (linear, no state, any layout, …), once per "
+        "operator and dialect; default: of all but the reference",
+        pytest="ask what a backward owes beyond its numbers, of the reference too",
+    ),
+    Option(
+        name="jobs", section=HOW, kind=JOBS, default=1, metavar="N", short="-j", plan="jobs",
+        help="processes to use; auto: one per core; default 1",
+    ),
+    Option(
+        name="baseline", section=GATE, kind=STRING, metavar="FILE", paths=True,
+        help="failures that are known (`gradcheck baseline write FILE`): the gate fails on "
+        "anything else, and on a listed one that passes",
+        pytest="failures that are known (`gradcheck baseline write FILE`): they are xfailed, "
+        "strictly, and anything else about them fails",
+    ),
+    Option(
+        name="require", section=GATE, kind=STRINGS, metavar="GLOB",
+        help="operators, models or rules that have to pass, or to fail as the baseline says: there "
+        "the gate fails on UNSUPPORTED, UNBOUND and SKIP, too; OP or OP/DIALECT (repeat)",
+        pytest="operators, models or rules that may not be UNSUPPORTED or UNBOUND (repeat)",
+    ),
+    Option(
+        name="exit-zero", section=GATE, kind=SWITCH, config=False,
+        help="exit with 0 where the gate fails; reports say `fail` all the same, and what cannot "
+        "be judged keeps its code",
+    ),
+    Option(
+        name="first", section=LIMITS, kind=SWITCH, short="-x", short_only=True, target="max_fail",
+        config=False,
+        parse={"action": "store_const", "const": 1, "default": None},
+        help="stop at the first case with a failure that no baseline knows",
+    ),
+    Option(
+        name="max-fail", section=LIMITS, kind=CASES, metavar="N",
+        help="stop at the N-th such case",
+    ),
+    Option(
+        name="max-time", section=LIMITS, kind=SECONDS, metavar="S", plan="max_time",
+        help="seconds that the run may take in all: then what goes on is ended, and the rest is "
+        "NOTRUN",
+    ),
+    Option(
+        name="lf", section=LIMITS, kind=SWITCH, config=False,
+        help="of the selection, only the cases that failed last time in this folder",
+    ),
+    Option(
+        name="shard", section=LIMITS, kind=STRING, metavar="I/N",
+        config=False,
+        help="every N-th case of the selection, from the I-th on; `gradcheck merge` joins them",
+    ),
+    Option(
+        name="keep-artifacts", section=WHERE, kind=STRING, metavar="DIR", paths=True,
+        help="write the tensors of failing gradients of operators to DIR, an .npz file each "
+        "(primals, cotangent, got, want)",
+    ),
+    Option(
+        name="executor", section=WHERE, kind=_one_of("local", "dask"), default="local",
+        choices=("local", "dask"), plan="executor",
+        help="what the jobs run on: local (default), processes of this machine; dask, a Dask "
+        "cluster, of N local workers unless --scheduler names one (needs gradcheck[dask])",
+    ),
+    Option(
+        name="scheduler", section=WHERE, kind=STRING, default="", metavar="ADDRESS",
+        plan="scheduler",
+        help="with --executor dask: the cluster of this scheduler (tcp://HOST:8786)",
+    ),
+    Option(
+        name="output", section=REPORTS, kind=STRINGS, metavar="FILE[:FORMAT]", short="-o",
+        target="outputs", paths=True,
+        help="write a report: .md .html .json .xml .txt; .jsonl, a log that grows with the run; or "
+        "FILE:FORMAT, also with concise, summary (a CI job's page), github, gitlab, badge (repeat)",
+    ),
+    Option(
+        name="format", section=REPORTS, kind=STRING, default="terminal", metavar="FORMAT",
+        help="what stdout carries: terminal (default), concise (a line per failing gradient), "
+        "markdown, summary, html, json, jsonl, junit, github, gitlab, badge",
+    ),
+    Option(
+        name="verbose", section=REPORTS, kind=SWITCH, short="-v",
+        help="a row for every case, every failure in full (terminal), or a line each (concise)",
+    ),
+    Option(
+        name="color", section=REPORTS, kind=_one_of("auto", "always", "never"), default="auto",
+        choices=("auto", "always", "never"),
+        help="of what a terminal shows; auto (default): where it can, and NO_COLOR is not set",
+    ),
+    Option(
+        name="quiet", section=REPORTS, kind=SWITCH, short="-q",
+        help="no progress on stderr, and no line on how code was loaded",
+    ),
+    Option(
+        name="progress", section=REPORTS, kind=SWITCH,
+        help="progress also where stderr is no terminal: a line every 30 s",
+    ),
+)  # fmt: skip
