@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections import defaultdict
 from itertools import pairwise
 
 # As the command does: several threads for small products are slower, many times where processes
@@ -17,18 +18,90 @@ from gradcheck_cases import SUITE
 
 from gradcheck.system.interrupts import KINDS
 
-LIMIT = 900
-"""Seconds that a test may take: none waits for ever."""
+MAX_SECONDS = 900
+"""A test that takes longer fails; tests marked `soak` take hours."""
+TIERS = ("suite", "slow")
+"""Markers of tests that a plain run leaves out; `--all` and `--rest` run them."""
 
 gc.set_threshold(50_000, 20, 20)  # as the command does, too
 
 
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="run the tests marked suite or slow, too")
+    parser.addoption("--rest", action="store_true", help="run only what a plain run leaves out")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Give workers neighbouring tests: they share fixtures of a module or a session."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
+def pytest_xdist_auto_num_workers():
+    """Three workers on two cores: many tests wait for a process that they started."""
+    return os.cpu_count() * 3 // 2
+
+
 def pytest_configure(config):
-    """Processes that tests start hear Ctrl-C, also where this one does not (nohup, `&`)."""
+    """Let processes that tests start receive Ctrl-C, also where this one ignores it (nohup)."""
+    config.left_out = 0
     for kind in KINDS:
         if signal.getsignal(kind) is signal.SIG_IGN:
             usual = kind is signal.SIGINT
             signal.signal(kind, signal.default_int_handler if usual else signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests of the tiers, unless the command line asks for them."""
+    if config.option.markexpr:
+        return
+    rest = {item for item in items if item.get_closest_marker("soak")}
+    later = optional([item for item in items if item not in rest])
+    if config.option.rest:
+        kept = later
+    elif config.option.all or any("::" in word for word in config.args):
+        kept = set(items) - rest
+    else:
+        kept = set(items) - rest - later
+        config.left_out = len(later)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def optional(items):
+    """The tests marked `suite` or `slow`, without the evenly spaced `keep` ones of a function."""
+    groups = defaultdict(list)
+    for item in items:
+        marks = [mark for mark in item.iter_markers() if mark.name in TIERS]
+        if marks:
+            keep = marks[0].kwargs.get("keep", 0)
+            groups[item.nodeid.partition("[")[0]].append((item, keep))
+    return {
+        item
+        for group in groups.values()
+        for i, (item, keep) in enumerate(group)
+        if i * keep // len(group) == (i - 1) * keep // len(group)
+    }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take the number of tests left out from a worker: each of them collects all tests."""
+    node.config.left_out = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.left_out
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.left_out:
+        terminalreporter.write_line(
+            f"{config.left_out} tests of the whole suite were left out: "
+            "`--rest` runs them, `--all` runs everything"
+        )
 
 
 def pytest_collection_finish():
@@ -39,13 +112,13 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Fail what takes longer than the limit; a soak takes hours."""
+    """Fail a test that exceeds the time limit."""
 
     def late(*_):
-        pytest.fail(f"it took more than {LIMIT} s")
+        pytest.fail(f"it took more than {MAX_SECONDS} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, 0 if item.get_closest_marker("soak") else LIMIT)
+    signal.setitimer(signal.ITIMER_REAL, 0 if item.get_closest_marker("soak") else MAX_SECONDS)
     try:
         return (yield)
     finally:

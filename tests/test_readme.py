@@ -40,6 +40,7 @@ def run(command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.splitlines()[0][2:50])
 def test_a_command_of_the_readme_prints_what_the_readme_shows(block: str) -> None:
     command, _, expected = block.partition("\n")

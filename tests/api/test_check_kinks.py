@@ -95,6 +95,7 @@ def test_a_tie_of_the_maximum_is_reported_and_not_failed(slopes):
 # ── beside a kink ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("distance", [0.3, 1e-3, 1e-7, 1e-8, 1e-11, 1e-13, 1e-17, 1e-300])
 def test_beside_a_kink_only_the_slope_of_its_side_will_do(distance):
     x = [-2.0, distance, -distance, 1.0]
@@ -166,6 +167,7 @@ def layer_vjp(ct, x, w):
     return g @ w, g.T @ x
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("seed", range(20))
 def test_thousands_of_elements_and_kinks_raise_no_false_alarm(seed, dtype):
@@ -177,6 +179,7 @@ def test_thousands_of_elements_and_kinks_raise_no_false_alarm(seed, dtype):
     assert sum(f.compared for f in found.findings) == 3 * (640 + 2560)
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_deeper_network_raises_no_false_alarm_and_hides_no_error(seed):
     rng = np.random.default_rng(seed)

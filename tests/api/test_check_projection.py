@@ -130,6 +130,7 @@ def test_a_cotangent_of_one_number_that_is_cut_off_beyond_one_is_seen(full):
         assert not check(lambda x: np.sum(x * x), clipped, x, seed=seed, full=full).ok
 
 
+@pytest.mark.slow
 def test_a_cotangent_of_one_number_that_is_cut_to_an_integer_is_seen_in_full():
     def cut(ct, x):
         return 2 * x * np.trunc(ct)

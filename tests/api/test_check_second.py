@@ -360,6 +360,7 @@ def test_without_gradients_there_is_no_second_order(gradient):
 # ── a double backward ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("factor", [1.01, 0.0, -1.0, np.nan])
@@ -604,6 +605,7 @@ def unary(name):
     }[name]  # fmt: skip
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 @pytest.mark.parametrize("name", ["tanh", "steep", "relu", "leaky", "abs", "elu", "log", "tiny"])
@@ -653,6 +655,7 @@ def network_jvp(us, x, w, v):
     return us[2] @ relu(z) + v @ ((us[1] @ x + w @ us[0]) * (z > 0))
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_network_with_kinks_all_around_passes(seed, dtype):
@@ -673,6 +676,7 @@ def insists(function):
     return wrapped
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["relu", "leaky", "abs", "elu", "log"])
 @pytest.mark.parametrize("those", seeds(36, few=9))
 def test_a_bend_beside_a_primal_is_not_held_against_float32(name, those):

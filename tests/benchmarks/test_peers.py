@@ -51,6 +51,7 @@ def test_a_package_that_is_not_there_is_named():
     assert not PEERS["model"].takes("softmax")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["projection", "full"])
 def test_ours_finds_one_element_that_is_one_per_cent_off(key):
     with with_peer(key) as talk:

@@ -68,6 +68,7 @@ def test_a_message_is_as_long_whatever_the_model():
     assert len(large.packed()) == REQUEST.size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_any_number_of_workers_says_the_same(workers, right):
     """Three ranks cut the rows unevenly."""
@@ -91,6 +92,7 @@ def test_a_wrong_element_of_any_worker_is_named_with_its_place():
     assert seen.check_bytes < 200_000  # extra scalars only
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("bug", "says"),
     [
@@ -108,6 +110,7 @@ def test_wrong_numbers_are_found_and_whose_they_are(bug, says):
 GAINS = ["0.gain", "1.gain"]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("bug", "where", "says"),
     [

@@ -8,6 +8,8 @@ from gradcheck.results.finding import Heat, VCurve
 from gradcheck.results.record import Certificate
 from gradcheck.results.verdict import Verdict
 
+pytestmark = pytest.mark.slow
+
 FAIL = Verdict.FAIL
 
 

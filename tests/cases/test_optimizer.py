@@ -46,6 +46,7 @@ def agree(a, b, rtol=1e-14):
 # ── the suite's own text ─────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.suite(keep=2)
 @pytest.mark.parametrize(  # `gradcheck run --rule '*'`, which CI runs, judges all of them, too
     "case", few(CASES, lambda case: case.sample.name == "typical"), ids=lambda case: case.name
 )
@@ -65,6 +66,7 @@ def test_every_rule_takes_at_least_20_steps_over_several_tensors(rule):
         assert len({p.shape for p in case.params.values()}) >= 4
 
 
+@pytest.mark.suite(keep=5)
 @pytest.mark.parametrize(
     "mutant", [m for ms in MUTANTS.values() for m in ms], ids=lambda m: m.full_name
 )

@@ -134,6 +134,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize(("old", "new", "says"), BAD)
 @pytest.mark.parametrize("action", ["run", "update", "prune", "check"])
 def test_a_bad_file_is_refused_before_anything_runs(

@@ -44,6 +44,7 @@ def test_it_shows_one_pass_one_failure_and_one_crash(demo):
     assert not list(demo.folder.iterdir())
 
 
+@pytest.mark.slow
 def test_its_repro_lines_work_when_they_are_pasted(demo):
     lines = [x.removeprefix("  run: ") for x in demo("demo").stdout.splitlines() if "  run: " in x]
     assert len(lines) == 2
@@ -52,6 +53,7 @@ def test_its_repro_lines_work_when_they_are_pasted(demo):
         assert demo(*words, "--no-shrink").returncode == 1
 
 
+@pytest.mark.slow
 def test_no_line_is_wider_than_the_terminal(run, monkeypatch):
     for width in (60, 80, 100, 160):
         monkeypatch.setattr("gradcheck.cli.console.width", lambda _, width=width: width)

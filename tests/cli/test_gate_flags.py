@@ -185,6 +185,7 @@ def test_failing_tensors_are_kept_and_a_line_says_how_many(run):
         np.testing.assert_array_equal(kept["want"], right)
 
 
+@pytest.mark.slow
 def test_several_jobs_keep_the_same(run):
     """In processes of their own, as Python is judged usually, and in this one."""
     few = (*WRONG, "--op", "relu", "-k", "typical or square or cube")

@@ -102,6 +102,7 @@ def test_the_terminal_says_who_is_to_blame(run):
     assert result.startswith("RESULT fail ")
 
 
+@pytest.mark.slow
 def test_several_processes_find_the_same(judged):
     words = ("--model", "quadratic", "--model", "svm", "--dtype", "float64")
     assert judged(*words, "-j", "2").results == judged(*words).results

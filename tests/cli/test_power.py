@@ -306,6 +306,7 @@ def test_what_power_of_models_does_not_take(capsys, arguments, says):
 # ── update rules ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.suite
 def test_wrong_update_rules_are_rejected_and_reported(run, tmp_path):
     found = run("--rule", "clip_norm", "-o", str(tmp_path / "rules.md"), command="power")
     assert found.code == 0, found.out + found.err

@@ -30,6 +30,7 @@ def told(text):
     return [result["repro"] for result in json.loads(text)["results"]]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "words",
     [
@@ -64,6 +65,7 @@ def test_the_terminal_shows_the_lines_whole(run, judged):
     assert len(line) > 100  # wider than the terminal, and yet not wrapped
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_survives_its_repro_line(run, name):
     Path(f"{name}.py").write_text("from kernels import *\n")
@@ -77,6 +79,7 @@ def test_a_hostile_name_survives_its_repro_line(run, name):
         assert told(again.out) == [line]
 
 
+@pytest.mark.slow
 def test_a_shell_runs_a_repro_line_and_nothing_else(run, environment):
     name = HOSTILE[0]
     Path(f"{name}.py").write_text("from kernels import *\n")

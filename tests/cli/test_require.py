@@ -36,6 +36,7 @@ def required(*globs):
     return [word for glob in globs for word in ("--require", glob)]
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize(
     ("names", "globs", "lines"),
     [

@@ -118,6 +118,7 @@ def test_several_reports_come_from_one_run(run, monkeypatch):
     assert ET.parse("out.xml").getroot().tag == "testsuites"
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_bytes(run):
     words = ("--op", "rms_norm", "--op", "relu", "--impl", "reference", "--impl", "kernels:WRONG")
     for name in ("first", "second"):

@@ -80,6 +80,7 @@ def shadows():
     return Path("ran")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "words",
     [
@@ -126,6 +127,7 @@ def test_a_manifest_s_folder_comes_before_the_working_directory(run):
 # ── descriptors ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("closed", "jobs"), [("<&-", "1"), ("<&-", "2"), ("2>&-", "2"), ("<&- >&- 2>&-", "1")]
 )
@@ -157,6 +159,7 @@ def test_a_log_that_is_read_no_more_ends_no_run(started):
 # ── folders and files ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -227,6 +230,7 @@ def test_nor_is_it_a_manifest_a_project_or_what_failed_last(run, name):
     assert run(*RELU[1:], "--no-config").code == 0
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("source", ["< /dev/zero", "< <(yes)", "< <(cat /dev/zero)", "<&-"])
 def test_a_report_on_stdin_may_be_endless(started, source):
     process = started("report", "-", shell=f"ulimit -v {MEMORY >> 10}; exec {source};")
@@ -238,6 +242,7 @@ def test_a_report_on_stdin_may_be_endless(started, source):
 # ── signals ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "jobs"), [(signal.SIGHUP, "1"), (signal.SIGHUP, "2"), (signal.SIGQUIT, "2")]
 )
@@ -256,6 +261,7 @@ def test_whatever_asks_a_run_to_end_leaves_a_report(started, kind, jobs):
     assert last["footer"]["complete"] is False
 
 
+@pytest.mark.slow
 def test_what_is_ignored_stays_ignored(started):
     Path("slow.py").write_text(SLOW.replace("time.sleep(1000)", "time.sleep(0.5)\n    return -ct"))
     words = (*RELU[:1], "--op", "tanh", *RELU[3:], "--impl", "slow:IMPL", "--timeout", "100")
@@ -268,6 +274,7 @@ def test_what_is_ignored_stays_ignored(started):
     assert "RESULT fail" in out
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("module", ["gradcheck.cli.main", "gradcheck.cli.run", "numpy"])
 def test_ctrl_c_within_an_import_is_no_traceback(environment, module):
     """As if it came while `module` is imported."""
@@ -288,6 +295,7 @@ def test_ctrl_c_within_an_import_is_no_traceback(environment, module):
     assert found.stderr in ("", "gradcheck: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_fork_server_that_is_killed_costs_no_result(started):
     Path("slow.py").write_text(SLOW.replace('open("began", "x").close()', STAYS_ONCE))
     words = ("--op", "relu", "--op", "tanh", *RELU[3:], "--impl", "slow:IMPL", "-j", "2")

@@ -25,6 +25,7 @@ def test_what_it_cannot_say_it_refuses(latex):
         mathml.mathml(latex)
 
 
+@pytest.mark.suite(keep=7)
 @pytest.mark.parametrize("spec", [*SUITE], ids=lambda spec: spec.name)
 def test_a_formula_is_well_formed_and_loses_no_letter(spec):
     found = mathml.mathml(spec.formula)

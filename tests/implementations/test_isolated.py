@@ -383,6 +383,7 @@ def bare(findings):
 # ── the same verdicts ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_every_verdict_is_the_same_as_here(suite, there, dtype):
     here = load("tiny:HARMLESS", suite)
@@ -477,6 +478,7 @@ def habits():
     there.close()
 
 
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("name", HABITS)
 def test_what_code_does_to_memory_is_seen_as_here(habits, name):
     suite, *both = habits
@@ -516,6 +518,7 @@ def test_and_it_is_seen(habits, name, broken):
 # ── ends ─────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "reason"),
     [
@@ -703,6 +706,7 @@ def test_nothing_is_left_when_it_is_closed(suite, deadly):
 # ── loading ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("module", ["raises", "exits", "number", "misspelt", "nothing", "quiet"])
 def test_what_cannot_be_loaded_is_said_as_here(module, folder):
     word = "load_quiet:Y" if module == "quiet" else f"load_{module}:X"
@@ -743,6 +747,7 @@ def test_load_gives_a_process_to_python_alone(suite, folder):
 # ── models and rules ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "name", ["right", "wrong", "writes", "buffers", "stages", "lost", "pokes"]
 )  # fmt: skip
@@ -771,6 +776,7 @@ def test_a_model_that_crashes_is_a_verdict():
     there.close()
 
 
+@pytest.mark.slow
 def test_a_value_is_asked_for_once():
     """So that nobody makes one call last for ever, each question of which is answered."""
     (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
@@ -782,6 +788,7 @@ def test_a_value_is_asked_for_once():
     there.close()
 
 
+@pytest.mark.slow
 def test_a_stage_that_crashes_is_that_stages_verdict():
     (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
     there = isolated("trainers:MODEL.stage_dies", ["gradcheck_cases:SUITE"])
@@ -792,6 +799,7 @@ def test_a_stage_that_crashes_is_that_stages_verdict():
     there.close()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["clip", "replaces"])
 def test_an_update_rule_is_judged_as_here(name):
     word = f"trainers:RULE.{name}"
@@ -803,6 +811,7 @@ def test_an_update_rule_is_judged_as_here(name):
     there.close()
 
 
+@pytest.mark.slow
 def test_a_rule_that_crashes_is_a_verdict():
     (case,) = BUILTIN.rule_cases(["clip_norm"], ["default"], ["typical"])
     there = isolated("trainers:RULE.aborts", ["gradcheck_cases:SUITE"])

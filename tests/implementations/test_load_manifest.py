@@ -176,6 +176,7 @@ def test_exit_codes(folder, capsys, old, new, code, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_processes_of_one_run_do_not_build_again(folder):
     plan = Plan(

@@ -53,6 +53,7 @@ X, W, B = draw("x").normal(3, 5), draw("w").normal(5), draw("b").normal(5)
 # ── the proof that the built-in VJPs are right ───────────────────────────────────────────────
 
 
+@pytest.mark.suite(keep=10)
 @pytest.mark.parametrize("name", third([spec.name for spec in SUITE]))
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_builtin_vjp_is_certified_in_every_case(suite, name, seed):

@@ -20,6 +20,7 @@ def rows():
     return list(narrow_rows(SUITE, MODELS))
 
 
+@pytest.mark.suite
 def test_every_stage_is_tried_with_every_type_in_every_place(rows):
     assert len(set(rows)) == len(rows)
     types = {dtype: len(narrower(dtype)) for dtype in ("float64", "float32")}
@@ -41,6 +42,7 @@ def test_where_a_gradient_depends_on_what_is_rounded_nearly_all_are_rejected(row
     assert not [row for row in missed if row.dtype == "float64" and row.type != "float32"]
 
 
+@pytest.mark.suite(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_blame_names_the_stage_and_the_type(dtype):
     (case,) = SUITE.model_cases(["gpt2"], sizes=["tiny"])

@@ -60,6 +60,7 @@ def test_another_class_that_names_the_defect_as_well_is_right_and_confusion_coun
     assert confusion([both, named()]) == {("F", "D"): 1, ("F", ""): 1}
 
 
+@pytest.mark.suite
 def test_the_parts_diagnose_every_mutant_exactly_once(suite_of, make):
     def times(k):
         return lambda xp, ct, x: k * ct * x

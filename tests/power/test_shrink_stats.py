@@ -43,6 +43,7 @@ def test_no_more_is_removed_than_the_defect_allows(op, name, least):
     assert of(op, name).after >= least
 
 
+@pytest.mark.suite
 def test_most_failures_are_shown_by_few_elements():
     plan = Naming(ops=tuple(SUITE.operators), part=Part(1, 20), held_out=False, narrow=False)
     named = [one for each in name_all(plan).results for one in each]

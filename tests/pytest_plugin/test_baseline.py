@@ -156,6 +156,7 @@ def test_where_only_a_part_is_run_nothing_is_called_stale(judged):
     assert len(section(found)) == 1
 
 
+@pytest.mark.slow
 def test_an_output_that_no_case_has_is_stale_where_all_were_run(judged):
     found = judged("WRONG", KNOWN, NO_OUTPUT)
     assert found.returncode == 1
@@ -166,6 +167,7 @@ def test_an_output_that_no_case_has_is_stale_where_all_were_run(judged):
     assert partly.returncode == 0, partly.stdout  # other samples were not selected
 
 
+@pytest.mark.slow
 def test_the_same_under_xdist(judged):
     pytest.importorskip("xdist")
     found = judged("WRONG", KNOWN, STALE, NO_OUTPUT, words=XDIST)
@@ -183,6 +185,7 @@ def test_runxfail_lets_what_is_known_fail(judged):
     assert "FAIL relu/default/typical/float64 · dx: scale: " in found.stdout
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("text", "words", "said"),
     [

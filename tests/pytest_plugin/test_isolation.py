@@ -46,6 +46,7 @@ def only(*ops):
     return [word for op in ops for word in ("--gradcheck-op", op)]
 
 
+@pytest.mark.slow
 def test_code_that_kills_its_process_is_a_failure_and_the_rest_goes_on(pytest_, folder):
     ops = only("tanh", "silu", "neg", "relu", "sigmoid")
     found = pytest_(*DEADLY, *ops, "--junitxml", "out.xml", "--tb=short")
@@ -96,6 +97,7 @@ def _wait(until, seconds=300):
     return until()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [(), ("-p", "xdist", "-n", "2")], ids=["one", "two"])
 def test_no_process_outlives_ctrl_c(pytest_, folder, several):
     if several:
@@ -111,6 +113,7 @@ def test_no_process_outlives_ctrl_c(pytest_, folder, several):
     assert _wait(lambda: not any(map(_there, pids())))
 
 
+@pytest.mark.slow
 def test_the_report_is_that_of_gradcheck_run_byte_for_byte(pytest_, folder, environment):
     pytest.importorskip("xdist")
     words = [*WORDS, *only("relu", "sigmoid"), "--gradcheck-impl", "kernels:DEADLY"]

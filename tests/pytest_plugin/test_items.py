@@ -131,6 +131,7 @@ def test_junit_names_the_implementation_and_the_case(pytest_, folder):
     assert (skipped.tag, "no tanh on this machine" in skipped.get("message")) == ("skipped", True)
 
 
+@pytest.mark.slow
 def test_k_selects_by_every_part_of_the_name(pytest_, folder):
     (folder / "test_own.py").write_text("def test_own(): pass\n")
     words = (*SUITE, "--gradcheck-impl", "kernels:RIGHT", *only("relu", "tanh"), "-k")
@@ -140,6 +141,7 @@ def test_k_selects_by_every_part_of_the_name(pytest_, folder):
     assert "2 passed" in pytest_(*words, "test_own or relu and typical and float32").stdout
 
 
+@pytest.mark.slow
 def test_what_failed_last_time_runs_again_alone(pytest_):
     basics = ("-q", "-p", "gradcheck.pytest_plugin")
     words = (*SUITE, *only("relu", "tanh"), "--gradcheck-sample", "typical")
@@ -150,6 +152,7 @@ def test_what_failed_last_time_runs_again_alone(pytest_):
     assert again.returncode == 1
 
 
+@pytest.mark.slow
 def test_several_processes_judge_the_same_items(pytest_):
     pytest.importorskip("xdist")
     words = (*MIXED, *only("relu", "tanh", "silu", "sigmoid"), "-rA")
@@ -175,6 +178,7 @@ def test_a_case_at_fault_fails(pytest_):
     assert " --seed 3\n" in found.stdout
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -204,6 +208,7 @@ def test_a_mistaken_word_is_a_usage_error(pytest_, words, said):
     assert said in line
 
 
+@pytest.mark.slow
 def test_a_mistaken_word_is_a_usage_error_with_several_processes_too(pytest_):
     pytest.importorskip("xdist")
     found = pytest_(*MIXED, *only("rleu"), "-p", "xdist", "-n", "2")
@@ -212,6 +217,7 @@ def test_a_mistaken_word_is_a_usage_error_with_several_processes_too(pytest_):
     assert "INTERNALERROR" not in found.stdout
 
 
+@pytest.mark.slow
 def test_an_interruption_interrupts(pytest_):
     words = (*SUITE, "--gradcheck-impl", "kernels:STOPS", *only("relu"))
     found = pytest_(*words, "--gradcheck-no-isolate")
@@ -276,6 +282,7 @@ def test_an_update_rule_is_an_item_per_sample_and_dtype(pytest_):
     assert names[2:4] == ["sgd/default/typical/float64", "sgd/default/typical/float32"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
 def test_a_manifest_is_built_once_however_many_processes_run(pytest_, folder):
     pytest.importorskip("xdist")

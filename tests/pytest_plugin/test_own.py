@@ -161,6 +161,7 @@ def test_what_a_failure_says_to_run_can_be_pasted(pytest_, tests):
     assert f"run: pytest '{again}'" in found.stdout
 
 
+@pytest.mark.slow
 def test_several_processes_a_selection_and_what_failed_last(pytest_, tests):
     pytest.importorskip("xdist")
     basics = ("-q", "-p", "gradcheck.pytest_plugin")
@@ -194,6 +195,7 @@ def test_what_is_found_can_be_written_as_a_report(pytest_, tests):
     assert "there is no folder nowhere" in refused.stderr
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("test", "said"),
     [

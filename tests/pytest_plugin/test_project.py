@@ -127,6 +127,7 @@ def test_asked_for_it_judges_what_the_table_names(pytest_, project):
     assert "--impl kernels:WRONG --seed 3" in found.stdout  # what it rests on stands there
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -160,6 +161,7 @@ def test_without_the_table_flags_mean_what_they_do(pytest_, project):
     assert {"relu/default/typical/float64", "relu/default/cube/float32"} < names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [(), XDIST], ids=["one", "two"])
 def test_a_folder_below_finds_modules_and_files_of_the_project(pytest_, project, several):
     if several:
@@ -181,6 +183,7 @@ def test_a_baseline_alone_asks_for_what_the_table_names(pytest_, project):
     assert (found.returncode, "2 passed, 1 xfailed" in found.stdout) == (0, True), found.stdout
 
 
+@pytest.mark.slow
 def test_switches_of_the_table_hold(pytest_, project, folder):
     project(f"{TABLE}no-isolate = true\nno-build = true\n")
     (folder / "kernels.py").write_text(
@@ -190,6 +193,7 @@ def test_switches_of_the_table_hold(pytest_, project, folder):
     assert len([*folder.glob("pid.*")]) == 1
 
 
+@pytest.mark.slow
 def test_the_report_is_that_of_gradcheck_run(pytest_, project, environment):
     table = TABLE.replace("contract = false\n", "taylor = true\n").replace("WRONG", "RIGHT")
     folder = project(table)

@@ -79,6 +79,7 @@ def outside(lines):
     assert not fence
 
 
+@pytest.mark.suite(keep=26)
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_was_printed_is_shown_and_cut(form, runs):
     calm, hostile = (render(run, form) for run in runs)

@@ -38,6 +38,7 @@ def crashed(run):
     return [r.verdict for r in run.results if (r.implementation, r.op) == ("aborts:IMPL", "relu")]
 
 
+@pytest.mark.slow
 def test_jobs_and_shards_leave_out_the_same(crashing):
     run = execute(crashing)
     assert len(SAMPLES) > 6

@@ -34,6 +34,7 @@ class Off(Whole):
         return first * (1 + xp.const("1e-15")), *rest
 
 
+@pytest.mark.suite(keep=3)
 @pytest.mark.parametrize("case", SMALL, ids=lambda c: c.name)
 def test_50_digit_differences_certify_the_fold_and_reject_one_that_is_off(case):
     whole = Whole(case.program, case.inputs)

@@ -64,6 +64,7 @@ def test_nonsense_ends_a_run_before_it_begins(manifest, results, entry):
     assert "expression `size(x) / 7` of parameter `n` yields" in said
 
 
+@pytest.mark.slow
 def test_several_processes_say_the_same(manifest, results, entry):
     tanh = entry("from_output", TANH, op="tanh", dy="cotangent", y="out")
     path = manifest(entry("mul_past"), tanh)

@@ -46,6 +46,7 @@ def crash(library):
     return made
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("symbol", "words"),
     [

@@ -175,6 +175,7 @@ def test_last_words_go_with_the_crash(worker, ask):
     assert ended(lambda: worker.run(ask("aborts"))).printed == "assertion failed: n"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "symbol",
     ["hangs", "claims_once", "floods", "ignores_signals", "forks_and_stays", "stops_itself"],
@@ -523,6 +524,7 @@ def use(pid):
     return pages * 4096, descriptors, len(Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_scripts_leak_nothing(ask, count):
     script = ask("right")

@@ -55,6 +55,7 @@ def test_wrong_numbers_are_noted_and_no_fault(probed):
 RUNS = {"tanh in float64", "tanh in float32", "empty arrays", "arrays of no dimension"}
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize(
     ("lie", "names"),
     [
@@ -87,6 +88,7 @@ def test_a_misspelt_operator_is_told_with_the_nearest(probed):
     assert says == "the suite has no operator \"tahn\"; did you mean 'tanh'?"
 
 
+@pytest.mark.slow
 def test_dying_of_what_it_does_not_know_is_told(probed, level):
     found = probed(level, "dies_of_what_it_does_not_know")
     assert "a kind that it does not know" in failing(found)
@@ -104,6 +106,7 @@ def test_dying_of_broken_frames_is_told(probed):
     assert "SIGABRT" in found["a frame with another beginning"].says
 
 
+@pytest.mark.slow
 def test_hanging_is_told(program):
     """The deadline is short, and meant to pass; so whether others pass with it is not asked."""
     liar = program("frames", "ignores_bye", timeout=1.0)
@@ -145,6 +148,7 @@ def test_a_program_that_does_not_start_cannot_be_probed(program, probed):
         list(probe_oneshot.probe(lost, SUITE, ["tanh"]))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("lie", "name"),
     [("short", "tanh in float64"), ("exits_4", "tanh in float64"), ("aborts", "tanh in float64")],
@@ -153,6 +157,7 @@ def test_a_oneshot_lie_is_told_where_it_is(probed, lie, name):
     assert name in failing(probed("oneshot", lie))
 
 
+@pytest.mark.slow
 def test_folders_that_are_none_must_be_refused(probed):
     broken = {"a folder without `meta.txt`", "an input that was cut short", "no folder at all"}
     for lie, said in {"forgives": "status 0", "aborts_on_garbage": "SIGABRT"}.items():

@@ -135,6 +135,7 @@ def test_a_defect_is_no_answer(toy):
         toy.judged(toy.order(), "defect")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("order", "why"),
     [
