@@ -20,14 +20,16 @@ from gradcheck.system.interrupts import KINDS
 
 MAX_SECONDS = 900
 """A test that takes longer fails; tests marked `soak` take hours."""
-TIERS = ("suite", "slow")
+TIERS = ("suite", "slow", "frameworks")
 """Markers of tests that a plain run leaves out; `--all` and `--rest` run them."""
 
 gc.set_threshold(50_000, 20, 20)  # as the command does, too
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all", action="store_true", help="run the tests marked suite or slow, too")
+    parser.addoption(
+        "--all", action="store_true", help="run the tests marked suite, slow or frameworks, too"
+    )
     parser.addoption("--rest", action="store_true", help="run only what a plain run leaves out")
 
 
@@ -56,33 +58,37 @@ def pytest_collection_modifyitems(config, items):
     """Leave out the tests of the tiers, unless the command line asks for them."""
     if config.option.markexpr:
         return
-    rest = {item for item in items if item.get_closest_marker("soak")}
-    later = optional([item for item in items if item not in rest])
+    soak = {item for item in items if item.get_closest_marker("soak")}
+    optional = optional_tests([item for item in items if item not in soak])
     if config.option.rest:
-        kept = later
+        kept = {item for item, mark in optional.items() if "by" not in mark.kwargs}
     elif config.option.all or any("::" in word for word in config.args):
-        kept = set(items) - rest
+        kept = set(items) - soak
     else:
-        kept = set(items) - rest - later
-        config.left_out = len(later)
+        kept = set(items) - soak - set(optional)
+        config.left_out = len(optional)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
 
-def optional(items):
-    """The tests marked `suite` or `slow`, without the evenly spaced `keep` ones of a function."""
-    groups = defaultdict(list)
+def optional_tests(items):
+    """The tests of the tiers and their markers, without the `keep` ones of each function.
+
+    Those are evenly spaced among the function's parameters. `by` names the command that judges
+    the others in CI: `--rest` leaves them to it.
+    """
+    functions = defaultdict(list)
     for item in items:
         marks = [mark for mark in item.iter_markers() if mark.name in TIERS]
         if marks:
-            keep = marks[0].kwargs.get("keep", 0)
-            groups[item.nodeid.partition("[")[0]].append((item, keep))
-    return {
-        item
-        for group in groups.values()
-        for i, (item, keep) in enumerate(group)
-        if i * keep // len(group) == (i - 1) * keep // len(group)
-    }
+            functions[item.nodeid.partition("[")[0]].append((item, marks[0]))
+    found = {}
+    for function in functions.values():
+        for i, (item, mark) in enumerate(function):
+            keep, count = mark.kwargs.get("keep", 0), len(function)
+            if i * keep // count == (i - 1) * keep // count:
+                found[item] = mark
+    return found
 
 
 @pytest.hookimpl(optionalhook=True)

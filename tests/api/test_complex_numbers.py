@@ -359,6 +359,7 @@ def test_an_empty_primal_spoils_no_verdict_where_others_are_compared(empty, full
 # ── the systems themselves ───────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.frameworks
 def test_pytorchs_own_gradients_are_in_its_convention():
     torch = pytest.importorskip("torch")
 
@@ -377,6 +378,7 @@ def test_pytorchs_own_gradients_are_in_its_convention():
     assert not check(forward, vjp, Z, Z.imag + 0.1, convention="jax").ok
 
 
+@pytest.mark.frameworks
 def test_jaxs_own_gradients_are_in_its_convention():
     jax = pytest.importorskip("jax")
 

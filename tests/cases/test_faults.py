@@ -68,7 +68,7 @@ def test_every_kind_of_fault_is_planted():
         assert "tied gradient overwritten" in kinds
 
 
-@pytest.mark.suite(keep=3)
+@pytest.mark.suite(keep=3, by="gradcheck power --model '*'")
 @pytest.mark.parametrize(  # `gradcheck power --model '*'`, which CI runs, plants all, too
     "fault", few(FAULTS, lambda fault: fault.full_name in FIRST), ids=lambda fault: fault.full_name
 )

@@ -31,6 +31,7 @@ def test_no_framework_is_imported_for_the_question():
     subprocess.run([sys.executable, "-c", QUESTION], env=root, check=True)
 
 
+@pytest.mark.frameworks
 def test_what_says_itself_how_it_is_differentiated_is_not_a_frameworks():
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
 
@@ -64,6 +65,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("op", "dialect"), EXAMPLES)
 def test_the_examples_are_right_and_wrong_as_they_say(op, dialect, dtype):
@@ -72,6 +74,7 @@ def test_the_examples_are_right_and_wrong_as_they_say(op, dialect, dtype):
     assert judged(op, dialect, dtype) == {"forward": "pass", **EXAMPLES[op, dialect]}
 
 
+@pytest.mark.frameworks
 def test_the_examples_model_is_right():
     pytest.importorskip("torch")
     pytest.importorskip("jax")

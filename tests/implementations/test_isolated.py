@@ -820,6 +820,7 @@ def test_a_rule_that_crashes_is_a_verdict():
     there.close()
 
 
+@pytest.mark.frameworks
 def test_torch_is_judged_as_here():
     pytest.importorskip("torch")
     there, here = isolated("torch", ["gradcheck_cases:SUITE"]), load("torch", BUILTIN)

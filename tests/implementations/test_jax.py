@@ -12,6 +12,7 @@ from gradcheck.implementations.jax_op import jax_op
 from gradcheck.judge.operator import CaseTruth, judge_case
 
 jax = pytest.importorskip("jax")
+pytestmark = pytest.mark.frameworks
 jnp = jax.numpy
 
 DTYPES = ["float64", "float32"]

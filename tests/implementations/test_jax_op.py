@@ -14,6 +14,7 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.dtypes import dtype_named
 
 jax = pytest.importorskip("jax")
+pytestmark = pytest.mark.frameworks
 jnp = jax.numpy
 
 DTYPES = ["float64", "float32"]

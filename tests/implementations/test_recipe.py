@@ -64,6 +64,7 @@ def test_what_is_bound_by_no_table_has_none(suite):
     assert load("reference", suite).bind(case, "float64").recipe is None
 
 
+@pytest.mark.frameworks
 def test_a_wrapped_function_needs_us_and_a_bare_one_does_not(suite, monkeypatch):
     torch = pytest.importorskip("torch")
     from gradcheck import torch_op

@@ -11,6 +11,7 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.probe import ask_vjp
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.frameworks
 
 DTYPES = ["float64", "float32"]
 PEERS = SUITE.peers["torch"]

@@ -19,6 +19,7 @@ from gradcheck.spec.program import Program, Stage
 from gradcheck.spec.suite import Suite
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.frameworks
 nn = torch.nn
 
 DTYPES = ["float64", "float32"]

@@ -9,6 +9,7 @@ import pytest
 from gradcheck.numerics.highprecision.forward import BigForward, Leak, NoArbiter, Unsupported
 
 jax = pytest.importorskip("jax")
+pytestmark = pytest.mark.frameworks
 jnp = jax.numpy
 lax, nn = jax.lax, jax.nn
 

@@ -284,6 +284,7 @@ FRAMEWORKS = {
 }
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_frameworks_code_is_asked_as_its_users_ask_it(folder, export, name, dtype):
