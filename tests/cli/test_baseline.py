@@ -233,6 +233,7 @@ def test_update_after_a_part_of_the_run_refuses_what_was_not_run(baseline, liste
     assert found.code == 1  # 2 is above 0.5
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_changes_nothing(baseline, listed):
     before = listed.read_text()
     for action in ("update", "prune"):

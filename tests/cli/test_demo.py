@@ -62,6 +62,7 @@ def test_no_line_is_wider_than_the_terminal(run, monkeypatch):
         assert all(line.startswith(("  run: ", "RESULT ")) for line in wide), wide
 
 
+@pytest.mark.slow
 def test_it_notices_when_it_does_not_show_what_it_says(run, monkeypatch):
     def mended(plan):
         found = execute(plan)
@@ -77,6 +78,7 @@ def test_it_notices_when_it_does_not_show_what_it_says(run, monkeypatch):
     assert "What you have seen" not in found.out
 
 
+@pytest.mark.slow
 def test_the_copy_is_what_was_judged_and_can_be_repaired(run):
     found = run("--copy", "new/folder", command="demo")
     path = Path("new/folder/kernels.py")

@@ -64,6 +64,7 @@ def test_a_change_for_the_worse_exits_1_and_for_the_better_0(reported, diff):
     assert "nothing is worse" in back.out
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_whole_call_is_newly_crashing(run, reported, diff):
     reported("right")
     sys.modules.pop("kernels", None)

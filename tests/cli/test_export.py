@@ -204,6 +204,7 @@ def test_what_a_dtype_does_not_hold_is_counted_and_not_asked(run):
 # ── what is answered ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @BOTH
 def test_the_reference_passes(export, judge, layout):
     words = ["--op", "rms_norm", "--op", "softmax_cross_entropy", "--op", "softcap_back"]

@@ -159,7 +159,7 @@ def test_in_c(shell):
     )
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 @pytest.mark.parametrize(
     ("old", "new", "said"),

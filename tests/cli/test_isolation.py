@@ -40,7 +40,7 @@ def deadly():
     Path("deadly.py").write_text(DEADLY)
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "words",
     [
@@ -98,7 +98,7 @@ def test_several_jobs_have_a_process_each(process):
     assert {r["verdict"] for r in json.loads(found.stdout)["results"]} == {"crash"}
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
 )

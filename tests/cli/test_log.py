@@ -465,7 +465,7 @@ def shards(run, of, *words):
     return names
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -565,6 +565,7 @@ def test_what_a_run_did_not_reach_is_still_known(run):
     assert ops_of("run.jsonl") == {"square03", "square04", "square05"}
 
 
+@pytest.mark.slow
 def test_the_contract_is_asked_where_the_full_run_asks_it(run):
     words = ("--op", "relu", "--impl", "kernels:WRONG", "-o", "run.jsonl")
     assert run(*words).code == 1

@@ -276,6 +276,7 @@ def test_the_parts_hold_every_wrong_answer_exactly_once(power):
 # ── faults of models ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_models_are_attacked_with_planted_faults(capsys, tmp_path):
     path = tmp_path / "faults.md"
     assert main(["power", "--model", "svm", "--dtype", "float64", "-o", str(path)]) == 0
@@ -331,6 +332,7 @@ def test_what_power_cannot_do_with_rules_is_said(run, words, said):
 # ── contracts ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_mutants_of_a_contract_are_rejected_and_reported(run, tmp_path, monkeypatch):
     few = [m for m in MUTANTS if m.name in ("right", "ignores-eps", "two-steps")]
     monkeypatch.setattr("gradcheck_cases.mutants.contract.MUTANTS", tuple(few))

@@ -40,6 +40,7 @@ def test_a_flag_that_is_given_replaces_a_list_and_never_extends_it(judged, table
     assert (found.header["dtypes"], found.header["seed"]) == (["float32"], 0)
 
 
+@pytest.mark.slow
 def test_naming_one_kind_replaces_the_default_of_the_others(judged, table):
     table(op="relu", model="baby_llama", dtype="float64", sample=["typical", "tiny", "unclipped"])
     assert names(judged("--op", "silu", *ONE)) == {"silu"}

@@ -34,13 +34,13 @@ def told(text):
 @pytest.mark.parametrize(
     "words",
     [
+        "--suite kernels:FAILING",
         "--op relu --op tanh --impl kernels:WRONG",
         "--op relu --op tanh --sample typical --impl kernels:RAISES --impl reference "
         "--impl kernels:WRONG",
         "--op relu --impl kernels:WRONG --seed 7 --dtype float32",
         "--op relu --impl kernels:WRONG --seed -7 --dtype float64 --sample *i*",
         "--op re*u --impl kernels:WRONG --sample *e*",
-        "--suite kernels:FAILING",
         "--suite kernels:SUITE --suite gradcheck_cases:SUITE --op square --op tanh "
         "--impl kernels:SQUARE --seed 3",
         "--suite kernels:INVALID",
@@ -199,6 +199,7 @@ def test_a_case_at_fault_is_not_exported(repro):
 DEADLY = "import os\ndef dies(ct, x): os.abort()\nCRASHES = {'relu': {'vjp': dies}}\n"
 
 
+@pytest.mark.slow
 def test_code_that_kills_its_process_is_a_verdict_and_a_script(repro, folder):
     Path("deadly.py").write_text(DEADLY)
     words = (CASE, "--suite", "gradcheck_cases:SUITE", "--impl", "deadly:CRASHES")

@@ -127,7 +127,7 @@ def test_a_manifest_s_folder_comes_before_the_working_directory(run):
 # ── descriptors ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("closed", "jobs"), [("<&-", "1"), ("<&-", "2"), ("2>&-", "2"), ("<&- >&- 2>&-", "1")]
 )
@@ -148,6 +148,7 @@ def test_a_report_that_nobody_can_get_is_refused(started, path):
     assert (process.returncode, err) == (2, f"gradcheck: -o {name}: it is closed; name a file\n")
 
 
+@pytest.mark.slow
 def test_a_log_that_is_read_no_more_ends_no_run(started):
     words = (*RELU, "--impl", "kernels:PRINTS", "--progress", "-o", "out.json")
     process = started(*words, shell="exec 2> >(exec true); wait $!;")

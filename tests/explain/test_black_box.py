@@ -197,6 +197,7 @@ def test_the_class_stands_in_the_text():
     assert text.splitlines()[0].startswith("FAIL vjp, float64: dw: reduction: dw is 1/n of the")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("width", [5, 700])
 def test_a_term_that_lacks_a_factor_is_seen_in_what_is_off(width):
     x, w = Draw("wide", width).normal(3, width), Draw("wide", "w").signed(width)

@@ -75,6 +75,7 @@ def test_in_pytests_own_process_for_a_debugger(pytest_):
     assert pytest_(*words).returncode == -signal.SIGSEGV
 
 
+@pytest.mark.slow
 def test_a_timeout_that_is_none_is_a_usage_error(pytest_):
     for word in ("0", "nan"):
         found = pytest_(*DEADLY, *only("relu"), f"--gradcheck-timeout={word}")
@@ -130,6 +131,7 @@ def test_the_report_is_that_of_gradcheck_run_byte_for_byte(pytest_, folder, envi
         assert b"RuntimeError" in ours.read_bytes()
 
 
+@pytest.mark.slow
 def test_convention_contract_and_build_are_those_of_run(pytest_):
     words = (*WORDS, *only("relu"), "--gradcheck-impl", "reference")
     asked = pytest_(*words, "--gradcheck-contract", "--gradcheck-convention", "pytorch")

@@ -111,6 +111,7 @@ def test_failures_say_what_is_wrong_and_gaps_why_without_a_traceback(pytest_):
     assert "UNBOUND: kernels:MIXED says nothing about sigmoid" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_broken_contract_fails_the_item_at_which_it_is_asked(pytest_):
     words = (*SUITE, "--gradcheck-impl", "kernels:FLUSHES", *only("relu"))
     found = pytest_(*words, "--gradcheck-sample", "[ts]*", "--gradcheck-dtype", "float32")
@@ -120,6 +121,7 @@ def test_a_broken_contract_fails_the_item_at_which_it_is_asked(pytest_):
     assert "\n  reason: A cotangent times" in found.stdout
 
 
+@pytest.mark.slow
 def test_junit_names_the_implementation_and_the_case(pytest_, folder):
     pytest_(*MIXED, *only("relu", "tanh"), "--junitxml", "out.xml")
     cases = {c.get("name"): c for c in ET.parse(folder / "out.xml").iter("testcase")}
@@ -239,6 +241,7 @@ def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
     assert "ZeroDivisionError: a slip of ours" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_model_is_an_item_per_size_and_dtype(pytest_):
     words = ("--gradcheck-model", "quadratic", "--gradcheck-sample", "tiny")
     found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words, "--collect-only")
@@ -250,6 +253,7 @@ def test_a_model_is_an_item_per_size_and_dtype(pytest_):
     assert "3 passed" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_of_a_model_fails_its_items(pytest_):
     words = ("--gradcheck-model", "quadratic", "--gradcheck-sample", "tiny")
     found = pytest_(*SUITE, "--gradcheck-impl", "kernels:MODEL", *words)
@@ -259,12 +263,14 @@ def test_a_wrong_gradient_of_a_model_fails_its_items(pytest_):
     assert "--model quadratic --dialect default --sample tiny --dtype float64" in found.stdout
 
 
+@pytest.mark.slow
 def test_models_that_nobody_has_are_nothing_to_check(pytest_):
     found = pytest_(*SUITE, "--gradcheck-impl", "kernels:RIGHT", "--gradcheck-model", "svm")
     assert found.returncode == 4
     assert "nothing to check" in found.stderr
 
 
+@pytest.mark.slow
 def test_operators_stand_beside_models_where_both_are_named(pytest_):
     words = ("--gradcheck-model", "quadratic", *only("relu"), "--gradcheck-dtype", "float64")
     found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words, "--collect-only")
@@ -272,6 +278,7 @@ def test_operators_stand_beside_models_where_both_are_named(pytest_):
     assert ops == {"relu", "quadratic"}
 
 
+@pytest.mark.slow
 def test_an_update_rule_is_an_item_per_sample_and_dtype(pytest_):
     words = ("--gradcheck-rule", "sgd", "--gradcheck-sample", "typical", *only("relu"))
     found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words)

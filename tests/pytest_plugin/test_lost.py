@@ -61,7 +61,7 @@ def judged(pytest_):
     return judge
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "processes"), SCHEDULERS)
 def test_an_item_whose_process_is_killed_is_judged_by_another(judged, folder, how, processes):
     found = judged("ONCE", "--dist", how, "--junitxml", "out.xml", processes=processes)
