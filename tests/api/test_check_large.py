@@ -307,7 +307,7 @@ def test_a_wider_bound_reaches_large_primals(dtype):
         return ct * (1 - np.tanh(x) ** 2) * x.dtype.type(1 + off * (x.dtype == dtype))
 
     wider = Slack(ulp=3 * off / np.finfo(dtype).eps, because="a short series")
-    assert check(loss, vjp, x).verdict is Verdict.FAIL
+    assert check(loss, vjp, x, explain=False).verdict is Verdict.FAIL
     found = check(loss, vjp, x, wider=wider)
     assert (found.verdict, found.findings[0].reason[:11]) == (Verdict.PASS, "by a bound ")
     wrong = check(loss, lambda ct, x: 1.1 * vjp(ct, x), x, wider=wider)

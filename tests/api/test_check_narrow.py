@@ -42,7 +42,9 @@ def test_the_cotangent_of_a_loss_that_is_rounded_fails(kept, full):
     def vjp(ct, x):
         return kept.rounded(ct) * x
 
-    assert check(lambda x: np.sum(x * x) / 2, vjp, x, full=full).verdict.name == "FAIL"
+    assert (
+        check(lambda x: np.sum(x * x) / 2, vjp, x, full=full, explain=False).verdict.name == "FAIL"
+    )
 
 
 def frozen():
@@ -142,7 +144,7 @@ def test_a_right_formula_that_loses_more_than_forward_fails(large):
         g = ct * (1 - np.tanh(x) ** 2)
         return g * (1 + large) - g * large
 
-    assert check(np.tanh, vjp, x).verdict.name == "FAIL"
+    assert check(np.tanh, vjp, x, explain=False).verdict.name == "FAIL"
 
 
 def test_a_right_formula_may_lose_what_forward_loses_at_the_same_point():
@@ -154,5 +156,5 @@ def test_a_right_formula_may_lose_what_forward_loses_at_the_same_point():
     def vjp(ct, a, factor=1.0):
         return factor * 2 * ct * a @ np.linalg.inv(a.T @ a)
 
-    assert check(forward, vjp, a).verdict.name != "FAIL"
-    assert not check(forward, lambda ct, a: vjp(ct, a, 1.01), a).ok
+    assert check(forward, vjp, a, explain=False).verdict.name != "FAIL"
+    assert not check(forward, lambda ct, a: vjp(ct, a, 1.01), a, explain=False).ok

@@ -87,7 +87,7 @@ def test_no_warning_leaves_a_check(name, scale):
 def test_a_wrong_gradient_is_seen_at_any_scale(scale):
     x = np.random.default_rng(0).normal(size=(3, 4)) * scale
     assert check(mean, mean_vjp, x).ok
-    assert not check(mean, lambda ct, x: 1.1 * mean_vjp(ct, x), x).ok
+    assert not check(mean, lambda ct, x: 1.1 * mean_vjp(ct, x), x, explain=False).ok
 
 
 @pytest.mark.parametrize("size", [8, 64], ids=["triple", "screen"])

@@ -278,7 +278,7 @@ def is_new(case):
     return case.sample.name in HARD and f"{case.spec.name}/{case.sample.name}" not in BEFORE
 
 
-@pytest.mark.suite(keep=3)
+@pytest.mark.suite(keep=2)
 @each
 def test_a_kernel_is_rejected_in_its_gradient_by_the_sample_named(what, monkeypatch):
     planted = PLANTED[what]

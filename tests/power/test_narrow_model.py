@@ -28,12 +28,14 @@ def test_every_stage_is_tried_with_every_type_in_every_place(rows):
     assert len(rows) == stages * sum(types.values()) * len(PLACES) * 2
 
 
+@pytest.mark.suite
 def test_each_is_rejected_or_said_why_not(rows):
     for row in rows:
         assert bool(row.reason) == (row.verdict != "fail"), row
     assert {row.verdict for row in rows} == {"fail", "pass"}
 
 
+@pytest.mark.suite
 def test_where_a_gradient_depends_on_what_is_rounded_nearly_all_are_rejected(rows):
     seen = [row for row in rows if not row.reason or "tolerance" in row.reason]
     missed = [row for row in seen if row.reason]

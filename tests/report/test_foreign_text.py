@@ -221,6 +221,7 @@ class Page(HTMLParser):
                 assert re.match(r"#|data:image/|https?://", value or "#"), value
 
 
+@pytest.mark.suite(keep=6)
 def test_html_has_the_same_elements(pair, both):
     one, other = map(Page, both("html"))
     if pair.text.strip() and len(pair.text) < 5000:
@@ -229,6 +230,7 @@ def test_html_has_the_same_elements(pair, both):
         assert [tag for tag, _ in other.found] == [tag for tag, _ in one.found]
 
 
+@pytest.mark.suite(keep=10)
 @pytest.mark.parametrize("form", ["markdown", "summary"])
 def test_markdown_has_the_same_blocks(pair, both, form):
     one, other = (skeleton(text) for text in both(form))
@@ -258,6 +260,7 @@ def skeleton(text):
     return found
 
 
+@pytest.mark.suite(keep=6)
 def test_junit_has_the_same_elements_and_is_valid(pair, both):
     one, other = both("junit")
     xmlschema.XMLSchema(Path(__file__).parent / "data" / "junit-10.xsd").validate(other)
