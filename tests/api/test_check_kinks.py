@@ -84,6 +84,7 @@ def test_two_kinks_that_cancel_in_the_sum_are_still_two_kinks():
     assert found.verdict == "fail"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("slopes", [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.5, 0.5]])
 def test_a_tie_of_the_maximum_is_reported_and_not_failed(slopes):
     found = judged(np.max, slopes, [-1.0, 2.0, 2.0])
@@ -106,6 +107,7 @@ def test_beside_a_kink_only_the_slope_of_its_side_will_do(distance):
         assert judged(relu, wrong, x).verdict == "fail"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("forward", "slope"),
     [

@@ -155,6 +155,7 @@ def said(name, kind, change=lambda gradients: gradients, where=None):
     return check(careful(forward), careful(changed), *(where or primals(name, kind)))
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_float32_inside_and_one_rounding_pass(name, kind):
@@ -179,6 +180,7 @@ def zero_row(gradient):
     return out
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize(
@@ -191,6 +193,7 @@ def test_wrong_gradients_fail(name, kind, change):
     assert found.verdict.value == "fail", str(found)
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("change", [lambda g: 1.02 * g, one_element], ids=["2%", "one element"])

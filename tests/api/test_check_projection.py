@@ -58,6 +58,7 @@ def test_a_projection_costs_a_handful_of_calls_whatever_the_size():
         assert (len(forwards), len(vjps)) == (3, 2)
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "wrong",
@@ -122,6 +123,7 @@ def test_a_path_of_its_own_for_a_cotangent_of_ones_is_seen_where_forward_is_one_
     ).ok  # of several outputs by every element
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("full", [False, True])
 def test_a_cotangent_of_one_number_that_is_cut_off_beyond_one_is_seen(full):
     def clipped(ct, x):

@@ -51,6 +51,7 @@ def vjp_of(name, system, change=None):
 # ── right and wrong ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=20)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_right_gradient_passes_by_its_convention_and_by_none(name):
     at = [*PAIRS].index(name)
