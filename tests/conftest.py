@@ -46,12 +46,22 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_configure(config):
-    """Let processes that tests start receive Ctrl-C, also where this one ignores it (nohup)."""
+    """Set signals: a command that runs in this process leaves handlers of others alone.
+
+    Processes that tests start receive Ctrl-C, also where this one ignores it (nohup, `&`).
+    """
     config.left_out = 0
     for kind in KINDS:
-        if signal.getsignal(kind) is signal.SIG_IGN:
-            usual = kind is signal.SIGINT
-            signal.signal(kind, signal.default_int_handler if usual else signal.SIG_DFL)
+        if kind is not signal.SIGINT:
+            signal.signal(kind, end)
+        elif signal.getsignal(kind) is signal.SIG_IGN:
+            signal.signal(kind, signal.default_int_handler)
+
+
+def end(kind, _):
+    """End this process by a signal as if it had no handler."""
+    signal.signal(kind, signal.SIG_DFL)
+    os.kill(os.getpid(), kind)
 
 
 def pytest_collection_modifyitems(config, items):
