@@ -203,7 +203,7 @@ def softmax_vjp(ct, x):
     return y * (ct - (y * ct).sum(axis=-1, keepdims=True))
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(5))
 def test_softmax_without_its_dot_term_is_rejected(seed, dtype):
@@ -219,7 +219,7 @@ def test_softmax_without_its_dot_term_is_rejected(seed, dtype):
     )
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("those", seeds(3, few=1))
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_the_unsolved_case_needs_no_oracle(x, dtype):
     assert wrong.error_bar < 1e-4 * abs(exact)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "those",

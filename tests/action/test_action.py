@@ -210,7 +210,7 @@ def test_what_is_to_be_installed_is_never_read_by_a_shell(step, folder, tmp_path
     assert not (folder / "pwned").exists()
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("whose", ["TALKS", "RAISES"])
 def test_what_the_code_prints_is_no_command(check, whose):
     done = check(implementations=f"kernels:{whose}")

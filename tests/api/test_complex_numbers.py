@@ -76,6 +76,7 @@ OWN = {"real": ["conjugate", "real part"], "imag": ["imaginary part"]}
 """Changes that leave a gradient as it is: the gradient of the real part is real."""
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("name", NAMED)
 def test_what_goes_wrong_with_complex_numbers_is_rejected_by_either_convention(name):
     at = NAMED.index(name)
@@ -90,6 +91,7 @@ def test_what_goes_wrong_with_complex_numbers_is_rejected_by_either_convention(n
         assert found.verdict is Verdict.FAIL, f"{kind}, {system}, {wide=}, {full=}: {found}"
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("kind", ["real part of ct", "first primal", "turned", "negated"])
 @pytest.mark.parametrize("name", ["product", "fft"])
 def test_without_a_convention_neither_passes_what_is_wrong_in_both(name, kind):

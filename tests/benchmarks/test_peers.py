@@ -10,6 +10,7 @@ LIMIT = 120
 GROSS = 1e4
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("key", PEERS)
 def test_accepts_what_is_right_and_rejects_what_is_grossly_wrong(key):
     peer = PEERS[key]

@@ -82,6 +82,7 @@ def test_mending_a_listed_failure_closes_the_gate_with_the_line_to_remove(run, l
     assert lines(found, "RESULT")[0].startswith("RESULT fail ")
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("old", "new", "breach"),
     [
@@ -134,7 +135,7 @@ BAD = [
 ]
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(("old", "new", "says"), BAD)
 @pytest.mark.parametrize("action", ["run", "update", "prune", "check"])
 def test_a_bad_file_is_refused_before_anything_runs(

@@ -146,6 +146,7 @@ def test_a_gate_that_fails_exits_with_zero_and_says_so(run):
     assert run("out.jsonl", "--exit-zero", command="merge").code == 0
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -40,7 +40,7 @@ def deadly():
     Path("deadly.py").write_text(DEADLY)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

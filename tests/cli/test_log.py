@@ -185,7 +185,7 @@ def test_a_run_that_is_killed_leaves_what_it_knew(forked, again):
     assert partial
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("deadly", [("os", "fsync"), ("Path", "replace"), ("Path", "chmod")])
 def test_a_report_that_is_killed_leaves_the_old_one(forked, deadly):
     Path("0.json").write_text("the one before\n")

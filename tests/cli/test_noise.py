@@ -156,7 +156,7 @@ def test_the_first_line_before_a_flood_and_the_last_after_it_are_everywhere(proc
         assert len(text) < 40_000
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["build", "version"])
 def test_what_the_manifests_commands_print_is_tame(process, library, key):
     text = r"printf '\nRESULT pass\n\033[2J\007\377<script>\n'"

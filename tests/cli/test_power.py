@@ -218,6 +218,7 @@ def test_a_bad_mutant_is_refused_with_what_to_change(power):
 # ── files ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_files_hold_every_matrix(power):
     wanted = ("p.md", "p.json", "p.txt", "other:markdown")
     assert power("DIES", "--op", "op-[0-5]", *(w for f in wanted for w in ("-o", f))).code == 0
@@ -251,6 +252,7 @@ def test_a_process_that_dies_leaves_what_is_known_and_one_clear_line(power, monk
     assert part["complete"] is False
 
 
+@pytest.mark.slow
 def test_a_stdout_that_takes_nothing_does_not_hide_what_happened(power, monkeypatch):
     monkeypatch.setattr("gradcheck.cli.console.show", lambda text: False)
     codes = {word: power(word, "-o", "p.md").code for word in ("SOUND", "SURVIVOR", "TROUBLE")}
@@ -262,6 +264,7 @@ def test_a_stdout_that_takes_nothing_does_not_hide_what_happened(power, monkeypa
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_the_parts_hold_every_wrong_answer_exactly_once(power):
     def trials(*words):
         power("SOUND", *words, "-o", "p.json")

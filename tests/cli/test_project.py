@@ -153,6 +153,7 @@ def test_without_a_project_a_repro_line_does_not_mention_it(run):
     assert "--no-config" not in found.out
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("command", ["list", "explain", "power"])
 def test_the_other_commands_do_not_hear_of_it(run, table, command):
     table(nonsense=1)

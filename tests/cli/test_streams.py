@@ -86,6 +86,7 @@ def test_json_has_the_fields_that_the_interface_promises(judged):
         assert result["reason"]
 
 
+@pytest.mark.slow
 def test_the_last_line_counts_what_the_results_hold(run):
     words = ("--op", "relu", "--op", "tanh", "--op", "silu", "--impl", "kernels:WRONG")
     results = json.loads(run(*words, "--format", "json").out)["results"]

@@ -80,7 +80,7 @@ def shadows():
     return Path("ran")
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -135,6 +135,7 @@ def test_narrower_bars_would_be_caught(monkeypatch):
     assert not measure("softmax", range(1), sizes=(0.01,)).honest
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", ORDINARY)
 def test_right_gradients_pass_and_a_doubled_element_fails(name):
     forward, vjp, primals = drawn(name, 7)
@@ -273,6 +274,7 @@ def shared(at):
 WEIGHTS = np.random.default_rng(3).standard_normal(60)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("forward", "forgets", "shape"),
     [

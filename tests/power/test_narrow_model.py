@@ -44,7 +44,7 @@ def test_where_a_gradient_depends_on_what_is_rounded_nearly_all_are_rejected(row
     assert not [row for row in missed if row.dtype == "float64" and row.type != "float32"]
 
 
-@pytest.mark.suite(keep=1)
+@pytest.mark.suite
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_blame_names_the_stage_and_the_type(dtype):
     (case,) = SUITE.model_cases(["gpt2"], sizes=["tiny"])

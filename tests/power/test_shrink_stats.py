@@ -30,6 +30,7 @@ def test_a_mutant_that_is_right_has_no_failure():
         small(right, SUITE.cases(["silu"]))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "name", "least"),
     [

@@ -100,6 +100,7 @@ def test_without_an_entry_it_fails(judged):
     assert len(section(found)) == 1  # the failures stand above
 
 
+@pytest.mark.slow
 def test_a_listed_failure_that_passes_is_a_failure_that_names_the_line_to_remove(judged):
     found = judged("RIGHT", KNOWN)
     assert found.returncode == 1

@@ -180,7 +180,7 @@ def test_a_case_at_fault_fails(pytest_):
     assert " --seed 3\n" in found.stdout
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -229,6 +229,7 @@ def test_an_interruption_interrupts(pytest_):
     assert "ERROR vjp raised KeyboardInterrupt" in apart.stdout
 
 
+@pytest.mark.slow
 def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
     (folder / "conftest.py").write_text(
         "import gradcheck.run.judge_case\n"

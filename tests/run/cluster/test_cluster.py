@@ -36,6 +36,7 @@ def test_records_are_the_same_on_two_workers(folder, cluster, alone):
     assert (folder.path / "dask.json").read_text() == alone
 
 
+@pytest.mark.slow
 def test_records_are_the_same_on_a_cluster_that_is_started_for_it(folder, alone, tmp_path_factory):
     temporary = tmp_path_factory.mktemp("temporary")
     before = {*folder.path.rglob("*")}
