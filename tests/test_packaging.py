@@ -114,6 +114,7 @@ def test_the_entry_points_name_what_exists(wheel):
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_works_where_there_is_nothing_else(wheel, tmp_path):
     site, home = tmp_path / "site", tmp_path / "home"
     wheel.extractall(site)

@@ -119,6 +119,7 @@ def split(x, bits):
     return big - (big - x)
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("bits", [11, 20])
 @pytest.mark.parametrize(
     ("forward", "slope", "scale"),

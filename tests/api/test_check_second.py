@@ -182,6 +182,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape_of_function_passes(name, dtype):
@@ -360,7 +361,7 @@ def test_without_gradients_there_is_no_second_order(gradient):
 # ── a double backward ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("factor", [1.01, 0.0, -1.0, np.nan])
@@ -402,6 +403,7 @@ def test_a_double_backward_and_a_vjp_that_both_save_fail():
     assert {"double dct", "double dx"} <= rows(found, "pass")
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("returned", "verdict", "message"),
     [
@@ -606,7 +608,7 @@ def unary(name):
     }[name]  # fmt: skip
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 @pytest.mark.parametrize("name", ["tanh", "steep", "relu", "leaky", "abs", "elu", "log", "tiny"])

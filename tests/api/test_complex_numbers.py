@@ -268,6 +268,7 @@ def double_torch(gg, ct, z):
     return gg * 2 * z, 2 * ct * np.conj(gg)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("system", ["torch", "jax"])
 def test_second_order_and_forward_mode_of_a_complex_function(system):
     vjp = {"torch": torch_vjp, "jax": jax_vjp}[system]

@@ -76,6 +76,7 @@ def mymodel(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_model_runs_and_passes_at_fifty_digits_and_in_both_dtypes(mymodel):
     run = gradcheck("run", "-q", "--model", "autoencoder", cwd=mymodel)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -112,6 +112,7 @@ def test_where_stdout_is_a_report_each_line_is_said_on_stderr(run, listed):
     assert found.err.splitlines()[0].startswith(f"gradcheck: {FILE}:6: XPASS: ")
 
 
+@pytest.mark.slow
 def test_an_operator_that_is_not_bound_any_more_closes_the_gate(run, listed):
     found = run("--op", "tanh", *WRONG[:-1], "kernels:WRONG", "--baseline", FILE)
     assert found.code == 0

@@ -376,6 +376,7 @@ HUGE = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000),
 X = "gradient.x.npy"
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -408,6 +409,7 @@ def test_an_archive_that_is_no_answer_is_an_error_of_its_case(export, judge, spo
     assert not Path("exploded").exists()
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -334,6 +334,7 @@ def test_without_a_failure_all_is_judged(run):
 KEPT = ("--impl", "slow:WRONG", "--suite", "slow:SUITE", "--op", "square0[2-4]", "--no-contract")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kept", ["run.jsonl", "run.json"])
 def test_every_format_is_what_the_run_itself_would_have_written(run, again, kept):
     targets = [word for form in FORMATS for word in ("-o", f"once.{form}:{form}")]

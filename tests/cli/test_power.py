@@ -88,6 +88,7 @@ def power(run):
     return call
 
 
+@pytest.mark.slow(keep=12)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize(
     ("code", "word", "words"),

@@ -106,6 +106,7 @@ def test_a_table_that_cannot_be_right_ends_in_one_line(run, table):
     assert run("--op", "relu", *ONE, "--no-config").code == 0
 
 
+@pytest.mark.slow
 def test_reports_and_baselines_lie_beside_the_file(run, table, folder, monkeypatch):
     table(op="relu", sample="typical", impl="kernels:WRONG", dtype="float64", output="report.md")
     assert run("write", "known.toml", command="baseline").code == 0
@@ -118,6 +119,7 @@ def test_reports_and_baselines_lie_beside_the_file(run, table, folder, monkeypat
     assert Path("../report.md").exists()
 
 
+@pytest.mark.slow
 def test_a_baseline_is_kept_of_the_project_s_run_and_of_a_stored_one(run, table):
     table(op="relu", sample="typical", impl="kernels:WRONG", dtype="float64", contract=False)
     assert run("-o", "run.json").code == 1

@@ -112,6 +112,7 @@ def test_a_user_s_module_that_another_one_hides_is_named(run):
         assert f"{name}.py" in found.err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_manifest_s_folder_comes_before_the_working_directory(run):
     Path("inner").mkdir()
     Path("inner/g.toml").write_text(
@@ -140,6 +141,7 @@ def test_closed_descriptors_are_no_other_s(started, closed, jobs):
     assert json.loads(Path("out.json").read_text())["footer"]["passed"] is True
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("path", ["/dev/stdout:json", "/dev/fd/1:json", "/proc/self/fd/1:html"])
 def test_a_report_that_nobody_can_get_is_refused(started, path):
     process = started(*RELU, "-o", path, shell="exec >&-;")
@@ -160,7 +162,7 @@ def test_a_log_that_is_read_no_more_ends_no_run(started):
 # ── folders and files ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "code"),
     [

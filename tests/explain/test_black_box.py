@@ -39,6 +39,7 @@ def changed(x=lambda g: g, w=lambda g: g):
     return vjp
 
 
+@pytest.mark.suite(keep=6)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("vjp", "output", "label", "says"),
@@ -213,6 +214,7 @@ def test_a_term_that_lacks_a_factor_is_seen_in_what_is_off(width):
     assert found.says.startswith("dx is off by a multiple of x in every row")
 
 
+@pytest.mark.suite(keep=2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     ("narrow", "says"),

@@ -545,6 +545,7 @@ def test_a_forged_answer_is_a_crash(suite, deadly):
     assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "words"),
     [
@@ -605,6 +606,7 @@ def test_where_a_segmentation_fault_happened_is_in_what_was_printed(suite, deadl
     assert "in segfault" in finding.printed
 
 
+@pytest.mark.slow
 def test_a_loop_is_a_timeout_and_after_three_the_rest_is_left_out(suite, folder):
     looping = isolated("tiny:DEADLY", timeout=0.3)
     for _ in range(3):
@@ -678,6 +680,7 @@ def test_what_was_bound_before_a_crash_is_bound_again(suite, deadly):
     assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
 
 
+@pytest.mark.slow
 def test_an_implementation_that_loads_only_once_is_a_crash(suite, folder):
     (folder / "once.py").write_text(
         "import os, pathlib\n"
@@ -764,6 +767,7 @@ def test_a_model_is_judged_as_here(name):
     there.close()
 
 
+@pytest.mark.slow
 def test_a_model_that_crashes_is_a_verdict():
     (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
     there = isolated("trainers:MODEL.dies", ["gradcheck_cases:SUITE"])
@@ -799,7 +803,7 @@ def test_a_stage_that_crashes_is_that_stages_verdict():
     there.close()
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["clip", "replaces"])
 def test_an_update_rule_is_judged_as_here(name):
     word = f"trainers:RULE.{name}"

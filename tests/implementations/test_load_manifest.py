@@ -153,6 +153,7 @@ def test_the_command_line_judges_a_library(folder, capsys):
     assert "RESULT fail" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_the_command_line_can_be_told_to_run_no_command(folder, capsys):
     assert run(folder, "--no-build") == 3

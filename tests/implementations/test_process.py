@@ -72,6 +72,7 @@ def test_a_right_program_gets_the_verdicts_of_the_reference(process, level, dtyp
     assert set(found.values()) == {"pass"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_oneshot_program_does_too(process, dtype):
     found = verdicts(process("oneshot"), case("tanh"), dtype)
@@ -85,6 +86,7 @@ def test_a_oneshot_program_need_not_have_a_forward(process):
     assert verdicts(binding, case("tanh")) == {"x": "pass"}
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("sample", ["empty", "single"])
 @pytest.mark.parametrize("level", ["frames", "jsonl", "oneshot"])
 def test_empty_and_single_arrays_travel(process, level, sample):

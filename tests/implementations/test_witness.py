@@ -108,6 +108,7 @@ def test_what_another_operator_has_silenced_is_an_error(isolated, how):
     assert {f.verdict for f in verdicts("tanh", there)} == {Verdict.PASS}  # in a process as it was
 
 
+@pytest.mark.slow
 def test_so_is_a_stage_of_a_model(isolated):
     there = isolated("TABLE.hides_the_stages")
     before = {(f.name, f.part) for f in of_model(there)}

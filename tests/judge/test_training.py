@@ -79,6 +79,7 @@ def only(name, change):
 # ── wrong gradients ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.suite(keep=5)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "change",

@@ -197,7 +197,7 @@ def test_what_is_found_can_be_written_as_a_report(pytest_, tests):
     assert "there is no folder nowhere" in refused.stderr
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "said"),
     [

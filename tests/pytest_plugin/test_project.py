@@ -121,6 +121,7 @@ def test_an_implementation_that_the_table_names_and_nobody_has_is_a_usage_error(
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.slow
 def test_asked_for_it_judges_what_the_table_names(pytest_, project):
     project()
     found = pytest_("--gradcheck", "-rA")

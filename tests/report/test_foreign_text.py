@@ -185,7 +185,7 @@ def test_no_field_is_forgotten(calm):
             assert any(CALM in str(value) for value in values), f"{kind.__name__}.{name}"
 
 
-@pytest.mark.suite(keep=25)
+@pytest.mark.suite(keep=12)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_face_is_printable_and_bounded(pair, both, form):
     _, other = both(form)

@@ -350,6 +350,7 @@ def test_slack_holds_for_forward_too(native, mul, entry):
 # ── the contract ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("symbol", "more", "breaks"),
     [
@@ -368,6 +369,7 @@ def test_what_a_c_function_owes_beyond_its_numbers(native, entry, case, symbol, 
     assert bool(found) == (symbol != "mul_grows")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("symbol", "breaks"), [("from_output", 0), ("from_output_tails", 1)])
 def test_other_sizes_of_a_c_function(native, entry, case, symbol, breaks):
     parameters = "double *dx, const double *dy, const double *y, int n"

@@ -39,6 +39,7 @@ def results(tmp_path, capsys):
     return found
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("symbol", "code", "verdicts"),
     [

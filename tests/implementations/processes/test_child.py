@@ -163,6 +163,7 @@ def test_an_early_answer_to_a_request_that_is_never_read_is_heard(child):
     assert "status 0" in ended(lambda: one.exactly(1)).reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [1, 2])
 def test_a_flood_is_a_timeout_and_takes_no_memory(child, stream):
     one = child(f"while True: os.write({stream}, b'x' * 65536)", "pipes")

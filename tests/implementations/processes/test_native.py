@@ -135,6 +135,7 @@ def test_noise_is_heard_after_standard_output_was_closed(worker, ask):
     assert worker.run(ask("prints")).printed == "GRDC\r\n n is 3"
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize(
     ("symbol", "reason"),
     [

@@ -25,6 +25,7 @@ def failing(found):
     return {name for name, check in found.items() if check.outcome == "FAIL"}
 
 
+@pytest.mark.slow(keep=1)
 def test_a_program_that_speaks_well_passes(probed, level):
     found = probed(level, ops=["tanh", "leaky_relu", "rms_norm"])
     assert {check.outcome.value for check in found.values()} == {"ok"}
@@ -32,6 +33,7 @@ def test_a_program_that_speaks_well_passes(probed, level):
     assert len(found) >= 30
 
 
+@pytest.mark.slow
 def test_a_oneshot_program_that_answers_well_passes(probed):
     found = probed("oneshot", ops=["tanh", "silu"])
     assert {check.outcome.value for check in found.values()} == {"ok"}
@@ -39,6 +41,7 @@ def test_a_oneshot_program_that_answers_well_passes(probed):
     assert {"tanh in float32", "an input that was cut short"} <= set(found)
 
 
+@pytest.mark.slow
 def test_what_it_lacks_is_no_fault(probed):
     found = probed(ops=["clamp"])
     assert failing(found) == set()
@@ -46,6 +49,7 @@ def test_what_it_lacks_is_no_fault(probed):
     assert "it lacks this: clamps nothing" in found["clamp in float64"].says
 
 
+@pytest.mark.slow
 def test_wrong_numbers_are_noted_and_no_fault(probed):
     found = probed(lie="negated")
     assert failing(found) == set()
@@ -55,7 +59,7 @@ def test_wrong_numbers_are_noted_and_no_fault(probed):
 RUNS = {"tanh in float64", "tanh in float32", "empty arrays", "arrays of no dimension"}
 
 
-@pytest.mark.slow(keep=5)
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("lie", "names"),
     [
@@ -95,11 +99,13 @@ def test_dying_of_what_it_does_not_know_is_told(probed, level):
     assert "SIGABRT" in found["a kind that it does not know"].says
 
 
+@pytest.mark.slow
 def test_forgiving_broken_frames_is_told(probed):
     found = failing(probed(lie="forgives"))
     assert {"a header that is no JSON", "the end of the input within a payload"} <= found
 
 
+@pytest.mark.slow
 def test_dying_of_broken_frames_is_told(probed):
     found = probed(lie="aborts_on_garbage")
     assert "a frame with another beginning" in failing(found)
@@ -114,6 +120,7 @@ def test_hanging_is_told(program):
     assert "did not end within 1 s" in found["`bye`"].says
 
 
+@pytest.mark.slow
 def test_of_many_misspelt_operators_a_few_are_looked_at(probed, monkeypatch):
     looked = []
     monkeypatch.setattr(probe, "_nearest", lambda name, known: looked.append(name) or "")
@@ -130,6 +137,7 @@ def test_a_hello_of_another_form_is_the_only_thing_told(probed):
     assert failing(found) == {"`hello`"}
 
 
+@pytest.mark.slow
 def test_a_program_that_offers_nothing_is_noted(probed):
     found = probed(lie="offers_nothing")
     assert failing(found) == set()

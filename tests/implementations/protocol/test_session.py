@@ -99,6 +99,7 @@ VIOLATIONS = {
 }
 
 
+@pytest.mark.slow(keep=15)
 @pytest.mark.parametrize("lie", VIOLATIONS)
 def test_a_lie_is_a_violation_in_words_and_the_session_goes_on(talk, lie):
     session = talk(lie)
@@ -162,6 +163,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("lie", ENDS)
 def test_an_end_is_told_as_it_was_and_the_session_goes_on(talk, lie):
     verdict, said = ENDS[lie]
@@ -237,7 +239,7 @@ UNLOADABLE = {
 }
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("lie", UNLOADABLE)
 def test_a_program_that_cannot_be_greeted_cannot_be_loaded_and_is_ended(talk, lie):
     before = at_first()
