@@ -72,9 +72,9 @@ def test_the_readme_counts_what_there_is() -> None:
     assert f"{len(SUITE)} operators, {dialects} dialects, {len(SUITE.cases())} cases" in README
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
-def test_a_link_of_the_readme_leads_somewhere(target: str) -> None:
-    assert (ROOT / target).exists()
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    targets = set(re.findall(r"\]\(([^)#:]+)\)", README))
+    assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
 def test_the_readme_counts_the_models_and_their_planted_faults() -> None:
