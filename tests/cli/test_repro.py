@@ -35,10 +35,10 @@ def told(text):
     "words",
     [
         "--suite kernels:FAILING",
-        "--op relu --op tanh --impl kernels:WRONG",
+        "--op relu --op tanh --sample t* --impl kernels:WRONG",
         "--op relu --op tanh --sample typical --impl kernels:RAISES --impl reference "
         "--impl kernels:WRONG",
-        "--op relu --impl kernels:WRONG --seed 7 --dtype float32",
+        "--op relu --sample t* --impl kernels:WRONG --seed 7 --dtype float32",
         "--op relu --impl kernels:WRONG --seed -7 --dtype float64 --sample *i*",
         "--op re*u --impl kernels:WRONG --sample *e*",
         "--suite kernels:SUITE --suite gradcheck_cases:SUITE --op square --op tanh "

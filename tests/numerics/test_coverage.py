@@ -113,7 +113,7 @@ def test_the_bars_cover_every_builtin_operator_at_many_seeds(suite, name):
         assert tally.honest, tally
 
 
-@pytest.mark.suite(keep=9)
+@pytest.mark.suite(keep=9, by="gradcheck run")
 @pytest.mark.parametrize("name", third(OPERATORS))
 def test_differences_agree_with_the_spec_in_float64(suite, name):
     for case in ordinary(suite.cases([name])):
