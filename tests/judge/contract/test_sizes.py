@@ -12,7 +12,6 @@ from gradcheck.results.verdict import Verdict
 from tests.ending import ends
 
 
-@pytest.mark.slow
 def test_every_size_that_is_wrong_is_named(subject, mutant):
     seen = sizes(subject(mutant("no-tail"))).seen
     assert seen.startswith("with 9 along the last axis, dw: ")
