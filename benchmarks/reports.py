@@ -21,8 +21,9 @@ from typing import Any
 
 from benchmarks.table import PAIRED, head, line, paired
 from gradcheck.report import render
-from gradcheck.results.finding import Certificate, Diagnosis, Heat, Miss
-from gradcheck.results.record import Header, Record, Run
+from gradcheck.results.case_result import CaseId, CaseResult
+from gradcheck.results.finding import Certificate, Diagnosis, Finding, Heat, Miss
+from gradcheck.results.run import Header, Run
 from gradcheck.results.stored import plain
 from gradcheck.results.verdict import Verdict
 
@@ -51,12 +52,12 @@ FRAME = """() => new Promise((done) => {
 })"""
 
 
-def results(count: int) -> tuple[Record, ...]:
+def results(count: int) -> tuple[CaseResult, ...]:
     """So many results; numbers that differ, so that they are as hard to compress as real ones."""
     return tuple(one_by_one(count))
 
 
-def one_by_one(count: int) -> Iterator[Record]:
+def one_by_one(count: int) -> Iterator[CaseResult]:
     """The same, none of them kept; case by case, as a run has them."""
     each = len(OUTPUTS) * SAMPLES * len(DTYPES)
     names = itertools.product(range(-(-count // each)), range(SAMPLES), DTYPES, enumerate(OUTPUTS))
@@ -71,7 +72,7 @@ def header() -> Header:
                   implementations=("synthetic",))  # fmt: skip
 
 
-def _result(i: int, op: int, output: str, sample: int, dtype: str, fails: bool) -> Record:
+def _result(i: int, op: int, output: str, sample: int, dtype: str, fails: bool) -> CaseResult:
     name = f"operator_{op}/default/sample-{sample}/{dtype}"
     want = 1.0 + (i * 0.6180339887498949) % 1.0
     error = (0.1 if fails else 1e-12) * ((i * 0.7548776662466927) % 1.0 + 0.1)
@@ -79,7 +80,7 @@ def _result(i: int, op: int, output: str, sample: int, dtype: str, fails: bool) 
     why = Diagnosis(
         label="F", says="dx is half of the right value", evidence=("1/2 is everywhere",)
     )
-    return Record(
+    case = CaseId(
         name=name,
         hash=f"{i % 65536:04x}",
         implementation="synthetic",
@@ -87,11 +88,12 @@ def _result(i: int, op: int, output: str, sample: int, dtype: str, fails: bool) 
         dialect="default",
         sample=f"sample-{sample}",
         dtype=dtype,
-        output=output,
-        verdict=Verdict.FAIL if fails else Verdict.PASS,
         seed=0,
-        repro=f"gradcheck repro {name}:{output}",
         hunts=f"the {sample}th way to be wrong in operator {op}",
+    )
+    finding = Finding(
+        name=output,
+        verdict=Verdict.FAIL if fails else Verdict.PASS,
         reason="3 of 24 elements are outside their bound" if fails else "",
         compared=24,
         failed=3 if fails else 0,
@@ -103,6 +105,7 @@ def _result(i: int, op: int, output: str, sample: int, dtype: str, fails: bool) 
         diagnosis=why if fails else None,
         heat=heat if fails else None,
     )  # fmt: skip
+    return CaseResult(case=case, finding=finding, repro=f"gradcheck repro {name}:{output}")
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:

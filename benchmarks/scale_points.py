@@ -210,7 +210,7 @@ def suite(what: str, count: int, samples: int) -> Point:
 def written(n: int) -> Path:
     """A log of n synthetic results, none of which is kept; the same file for all curves."""
     from benchmarks import reports
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.results.stored.log import Lines
 
     path, lines, run = Path(f"{n}.jsonl"), Lines(), Run(header=reports.header(), results=())
@@ -269,7 +269,7 @@ def _merge(log: Path) -> Callable[[], Any]:
 def _shards(log: Path, of: int) -> list[Path]:
     """The same run as it would have been judged on several machines, in other files."""
     from benchmarks import reports
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.results.stored.log import Lines, case_of
 
     count = int(log.stem)

@@ -1,4 +1,4 @@
-"""What MkDocs asks of us while it builds: pages made of the code, navigation, links, figures."""
+"""MkDocs hooks: generated pages, navigation, links, figures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SESSION = re.compile(r"^<!-- (no )?session.*?-->\n", flags=re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
-    """Fill `made: NAME` in the navigation with the pages that are made."""
+    """Replace `made NAME` in the navigation by the generated pages."""
     config["nav"] = _filled(config["nav"])
     return config
 
@@ -66,7 +66,7 @@ def _filled(entry: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are made; a page that is written by hand goes before them."""
+    """Add the generated pages; a hand-written page of equal path takes precedence."""
     written = {file.src_uri for file in files}
     for maker in MAKERS:
         for path, body in maker.pages():
@@ -76,7 +76,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn links out of docs/ to pages of the site, and put figures in their places."""
+    """Rewrite links out of docs/ to pages of the site, and insert figures."""
     uri = page.file.src_uri
     if page.file.generated_by is None:
         markdown = files.localised(markdown, f"docs/{uri}", uri)
@@ -85,7 +85,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Colour the verdicts in what commands print, as a terminal does."""
+    """Colour the verdicts in command output, as a terminal does."""
 
     def marked(match: re.Match[str]) -> str:
         return f'<span class="says {match[1].lower()}">{match[1]}</span>'

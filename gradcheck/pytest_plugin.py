@@ -189,7 +189,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failure says in its line of the summary what is wrong; its results go with its report."""
     report = yield
-    if call.when == "call" and "gradcheck.results.record" in sys.modules:
+    if call.when == "call" and "gradcheck.results.run" in sys.modules:
         from gradcheck.testing.attach_results import tell
 
         tell(item, call, report, _asked(item))

@@ -107,11 +107,11 @@ def test_the_unsolved_case_is_solved(monkeypatch, dtype, factor, verdict):
     plan = Plan(suite=SUITE, cases=[case], implementations=["user:IMPL"], dtypes=[dtype], seed=0,
                 contract=False)  # fmt: skip
     (result,) = execute(plan).results
-    assert (result.output, result.verdict) == ("x", verdict)
+    assert (result.finding.name, result.finding.verdict) == ("x", verdict)
     # Beside it, in float32, the truth is known as well as float64's bound of 1e-8 confirms it.
     bar = {"float64": 1e-8, "float32": 1.1e-8}[dtype]
-    assert result.top.error_bar < bar * abs(result.top.want)
-    assert result.top.bound < 5e-4 * abs(result.top.want)
+    assert result.finding.top.error_bar < bar * abs(result.finding.top.want)
+    assert result.finding.top.bound < 5e-4 * abs(result.finding.top.want)
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────

@@ -170,7 +170,7 @@ class Ending:
         (self.place / "count").write_bytes(b"")
         why = why_of(self.plan)
         found = judge_next(self.plan, CASE, [self.implementation], why, lambda *_: "")
-        records = {record.output: record for record in found}
+        records = {record.finding.name: record for record in found}
         return records, (self.place / "count").stat().st_size
 
 
@@ -207,20 +207,20 @@ def loaded(place, text):
 def check(ending, how, few):
     """What is told of an end at `few` calls (0: at each), against a run that does not end."""
     whole, calls = ending.judged()
-    wrong = whole["x"].verdict is Verdict.FAIL
+    wrong = whole["x"].finding.verdict is Verdict.FAIL
     assert calls > 60
     for k in range(1, calls + 1) if not few else np.linspace(1, calls, few, dtype=int):
         found, _ = ending.judged(k, how)
         where = f"call {k} of {calls}: {found}"
-        bad = [record for record in found.values() if not record.verdict.expected]
+        bad = [record for record in found.values() if not record.finding.verdict.expected]
         lost = whole.keys() - found.keys()
         assert not lost or (
-            lost <= {"x", "forward"} and {CALL, "forward"} & {r.output for r in bad}
+            lost <= {"x", "forward"} and {CALL, "forward"} & {r.finding.name for r in bad}
         )
-        reasons = [f"{record.reason} {record.diagnosis}" for record in bad]
+        reasons = [f"{record.finding.reason} {record.finding.diagnosis}" for record in bad]
         assert any(word in reason for reason in reasons for word in TOLD[how]), where
-        assert Verdict.INVALID not in {record.verdict for record in bad}, where
-        assert not wrong or "x" in lost or found["x"].verdict is Verdict.FAIL, where
+        assert Verdict.INVALID not in {record.finding.verdict for record in bad}, where
+        assert not wrong or "x" in lost or found["x"].finding.verdict is Verdict.FAIL, where
 
 
 WAYS = [

@@ -14,8 +14,8 @@ from gradcheck.judge.contract.loss import value_at
 from gradcheck.judge.directional_result import DirectionalResult
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.judge.projection import Projection
-from gradcheck.numerics.adaptive_slope import rungs_of
-from gradcheck.numerics.projection import Scalar
+from gradcheck.numerics.adaptive_slope import slope_search
+from gradcheck.numerics.ray import Scalar
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
@@ -145,7 +145,7 @@ def _wrong_parts(place: RemotePlace, strike: DirectionalResult) -> str:
 def _is_wrong(place: RemotePlace, part: Part, strike: DirectionalResult) -> bool:
     with place.ray(strike.heading, part.start, part.stop) as ray:
         norm = ray.products()[1]
-        slope = rungs_of(place, ray).settle(abs(strike.error) / 32)
+        slope = slope_search(place, ray).settle(abs(strike.error) / 32)
     return abs(slope.value) > KAPPA * slope.bar + ALLOWED * place.u * norm
 
 

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.sharded.layout import REPLICATED, Layout
-from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.projection import direction
+from gradcheck.numerics.draw import direction, key_of
 
 Array = NDArray[Any]
 

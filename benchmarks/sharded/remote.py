@@ -12,7 +12,8 @@ import numpy as np
 from benchmarks.sharded.layout import Part
 from benchmarks.sharded.mesh import Mesh
 from benchmarks.sharded.wire import Ask, Reply, Request
-from gradcheck.numerics.projection import Heading, Pair, Scalar, direction
+from gradcheck.numerics.draw import direction
+from gradcheck.numerics.ray import Heading, Pair, Scalar
 
 HERE = Request(ask=Ask.HERE)
 

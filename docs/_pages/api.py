@@ -26,7 +26,7 @@ GROUPS: Final = {
     "Collect them": ("Suite",),
     "Errors": ("GradcheckError", "Unsupported"),
 }
-"""Public names by what they are for; one that is in no group stands at the end."""
+"""Public names by purpose; ungrouped names go to the end."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -41,8 +41,8 @@ def pages() -> Iterator[tuple[str, str]]:
     parts = [
         front("Python", "The public names of the package gradcheck"),
         "# Python interface",
-        "Everything that `import gradcheck` offers. Names load on first use: importing the package "
-        "imports nothing else. How to use them: [check a NumPy function](../guides/numpy.md).",
+        "The public names of `gradcheck`. They load on first use: importing the package imports "
+        "nothing else. Usage: [check a NumPy function](../guides/numpy.md).",
         "\n".join(
             f"- {title}: " + ", ".join(link(code(name), f"#{_home(name)}") for name in names)
             for title, names in groups.items()
@@ -55,5 +55,5 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _home(name: str) -> str:
-    """Where a public name is defined: what mkdocstrings calls it."""
+    """The name of a public object for mkdocstrings: where it is defined."""
     return f"{gradcheck._HOME[name]}.{name}"

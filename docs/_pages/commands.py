@@ -16,13 +16,13 @@ WIDTH: Final = 88
 
 CODES: Final = {
     outcome.OK: "all as expected, and complete",
-    outcome.GATE: "the gate failed: something is wrong that nothing excuses",
+    outcome.GATE: "the gate failed: a result is wrong and not excused",
     outcome.USAGE: "usage, manifest, baseline or output path: nothing was judged, or a report "
     "could not be written",
     outcome.LOAD: "an implementation or a suite could not be loaded",
     outcome.NOTHING: "nothing was checked",
-    outcome.INTERNAL: "an internal error, or a case of ours that is INVALID",
-    outcome.INTERRUPTED: "interrupted: what is known was reported, and is marked as partial",
+    outcome.INTERNAL: "an internal error, or an INVALID case of the suite",
+    outcome.INTERRUPTED: "interrupted: the report is partial and marked so",
 }
 """The exit codes by number; where several apply, the order is `outcome.exit_code`'s."""
 
@@ -52,7 +52,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 def _below(
     parser: argparse.ArgumentParser,
 ) -> Iterator[tuple[str, tuple[argparse.ArgumentParser, str]]]:
-    """The commands below one, by name, with the line that a list of them shows."""
+    """The subcommands of a parser, by name, with their line in the list."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             says = {choice.dest: choice.help or "" for choice in action._choices_actions}
@@ -72,14 +72,14 @@ def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
         front("Command line", "Every command of gradcheck, its flags and its exit codes"),
         "# Command line",
         text(parser.description or ""),
-        "Made of the parser that reads the command line: what `--help` says is said here.",
-        table(["command", "what it does"], rows),
+        "Generated from the parser; `--help` prints the same.",
+        table(["command", "purpose"], rows),
         "## First steps",
         _examples(examples.FIRST),
         "## Exit codes {#exit-codes}",
-        "One code, never added up; where several apply, 130 goes before 5, then 3, 2, 4, 1.",
+        "Codes are not combined; if several apply, the first of 130, 5, 3, 2, 4, 1 is used.",
         table(["code", "meaning"], codes),
-        "`gradcheck diff` has its own three: 0 no regression, 1 regression, 2 not comparable.",
+        "`gradcheck diff` has three: 0 no regression, 1 regression, 2 not comparable.",
         "## Flags before a command",
         *_groups(parser),
     )
@@ -87,7 +87,7 @@ def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
 
 def _examples(rows: examples.Rows) -> str:
     """What `--help` shows below the flags, as a table."""
-    return table(["command", "what for"], [[code(line), text(what)] for line, what in rows])
+    return table(["command", "purpose"], [[code(line), text(what)] for line, what in rows])
 
 
 def _command(name: str, parser: argparse.ArgumentParser, says: str) -> str:
@@ -116,7 +116,7 @@ def _usage(parser: argparse.ArgumentParser) -> list[str]:
 
 @contextmanager
 def _columns(count: int) -> Iterator[None]:
-    """Argparse asks the environment how wide the terminal is."""
+    """Set the width that argparse reads from the environment."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(count + 2)
     try:

@@ -36,13 +36,12 @@ def pages() -> Iterator[tuple[str, str]]:
         joined(
             front("Project defaults", "The keys of [tool.gradcheck] in pyproject.toml"),
             "# Project defaults",
-            "What every `gradcheck run` of a project has in common can stand in its "
-            "pyproject.toml: the nearest one, from the folder where the command is given upwards, "
-            "that has the table.",
+            "Defaults of `gradcheck run` for a project belong in its pyproject.toml. The nearest "
+            "file with the table is used, from the working directory upwards.",
             block("toml", EXAMPLE, title="pyproject.toml"),
-            "A flag on the command line goes before its key; `--no-config` leaves the table out. "
-            "Paths are relative to the file. An unknown key, or a value of another type, ends the "
-            "run with exit code 2, and is named.",
+            "A flag on the command line overrides its key; `--no-config` ignores the table. Paths "
+            "are relative to the file. An unknown key or a value of the wrong type ends the run "
+            "with exit code 2 and a message.",
             "`pytest --gradcheck` takes "
             f"{link('its defaults', '../pytest.md#a-projects-defaults')} from the same table.",
             table(["key", "value", "meaning"], rows),

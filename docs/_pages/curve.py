@@ -78,7 +78,7 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     slopes, scales, rough, _ = differences
     noise, _ = found._noise_of(colour)
     u = float(np.finfo(dtype).eps) / 2
-    value, bar = richardson.climb(slopes, scales, noise, h, u, rough)
+    value, bar = richardson.best(slopes, scales, noise, h, u, rough)
     shaped = tuple(part.reshape(o.shape) for part, o in _parts(ct, outputs))
     oracle = Oracle(case.spec, case.primals, case.attrs, [shaped], [None] * len(case.primals))
     exact = oracle.gradient()
@@ -211,7 +211,7 @@ def ordinary() -> str:
     picture.curve(wide.steps, wide.rounding, "rounding")
     picture.curve(wide.steps, wide.errors, "wide", "circle")
     picture.curve(wide.steps[1:], wide.extrapolated, "richardson", "triangle")
-    picture.level(wide.bar, "bar", f"error bar of the value taken: {wide.bar:.0e}")
+    picture.level(wide.bar, "bar", f"error bar of the value in use: {wide.bar:.0e}")
     svg = picture.svg("Error of a central difference of gelu against its step")
     legend = _legend(
         [
@@ -224,10 +224,9 @@ def ordinary() -> str:
     best = float(np.nanmin(wide.errors))
     caption = (
         "<b>gelu at one point.</b> Truncation falls with h², rounding grows with 1/h: a V. The "
-        f"best difference of float64 is {best:.0e} off; extrapolated, the value that is taken is "
-        f"{max(wide.chosen, FLOOR):.0e} off, and says {wide.bar:.0e} of itself. In float32 "
-        f"nothing better than {float(np.nanmin(narrow.errors)):.0e} can be had: float32 is never "
-        "differenced."
+        f"best difference in float64 is {best:.0e} off; the extrapolated value in use is "
+        f"{max(wide.chosen, FLOOR):.0e} off, with an error bar of {wide.bar:.0e}. The best in "
+        f"float32 is {float(np.nanmin(narrow.errors)):.0e} off: float32 is never differenced."
     )
     return _figure(svg, legend, caption)
 
@@ -242,7 +241,7 @@ def near_zero() -> str:
     picture.curve(found.steps, found.rounding, "rounding")
     picture.curve(found.steps, found.errors, "wide", "circle")
     picture.curve(found.steps[1:], found.extrapolated, "richardson", "triangle")
-    picture.level(found.bar, "bar", f"error bar of the value taken: {found.bar:.0e}")
+    picture.level(found.bar, "bar", f"error bar of the value in use: {found.bar:.0e}")
     svg = picture.svg("Error of a central difference of rms_norm near zero against its step")
     legend = _legend(
         [
@@ -255,8 +254,8 @@ def near_zero() -> str:
     caption = (
         "<b>rms_norm of a row of one small element</b> (sample <code>unsolved</code>). The V lies "
         f"elsewhere: a step near 1e-4 ({found.steps[nearest]:.1e}) is off by "
-        f"{found.errors[nearest]:.0e}, which a checker with a fixed step would blame on a right "
-        "gradient. The step is therefore chosen for each primal; the value that is taken is "
+        f"{found.errors[nearest]:.0e}, and a checker with a fixed step would reject a right "
+        "gradient. The step is therefore chosen for each primal; the value in use is "
         f"{max(found.chosen, FLOOR):.0e} off."
     )
     return _figure(svg, legend, caption)
@@ -269,7 +268,7 @@ def _measured(forward: Callable[[Float], Float], x: float, h: Float) -> tuple[Fl
 
 
 def afar() -> str:
-    """A norm at 3e-9: from afar a kink, at steps below its own size as smooth as any function."""
+    """A norm at 3e-9: kinked at coarse steps, smooth at steps below its own size."""
     steps = 4.0 ** -np.arange(23)
     other = 4e-9
     slopes, bends = _measured(lambda x: np.sqrt(x * x + other * other), 3e-9, steps)
@@ -281,16 +280,16 @@ def afar() -> str:
     svg = picture.svg("Error of a central difference of a norm at 3e-9 against its step")
     legend = _legend([("wide", "difference"), ("richardson", "(f(x+h) − 2f(x) + f(x−h)) / h")])
     caption = (
-        "<b>√(x² + y²) at x = 3e-9, y = 4e-9.</b> At steps that are longer than the element the "
-        "difference is off by all of the slope, and the second difference over h stays as large "
-        "as at a kink. Below that both fall: the function is smooth here, with the slope 0.6. The "
-        "finest scale has the last word."
+        "<b>√(x² + y²) at x = 3e-9, y = 4e-9.</b> At steps longer than the element the "
+        "difference is off by the whole slope, and the second difference over h stays as large as "
+        "at a kink. At shorter steps both fall: the function is smooth here, with slope 0.6. The "
+        "finest scale decides."
     )
     return _figure(svg, legend, caption)
 
 
 def stairs() -> str:
-    """tanh, rounded to three decimals: a slope from afar, and none on a step."""
+    """tanh, rounded to three decimals: a slope at coarse steps, none within a stair."""
     steps = 4.0 ** -(np.arange(14) + 0.5)
     x = 0.4237
     slopes, _ = _measured(lambda t: np.round(np.tanh(t), 3), x, steps)
@@ -303,8 +302,8 @@ def stairs() -> str:
     svg = picture.svg("Error of a central difference of a rounded tanh against its step")
     legend = _legend([("wide", "difference"), ("rounding", "half a stair / h")])
     caption = (
-        "<b>tanh, rounded to three decimals</b>, held against the slope of tanh. From afar it "
-        "is seen to a part in a hundred. On a stair forward does not move: the difference is 0, "
-        "and so off by all of it. Which of the two is forward's derivative, its values do not say."
+        "<b>tanh, rounded to three decimals</b>, and the slope of tanh. Coarse steps give "
+        "it to one per cent. Within a stair forward is constant and the difference is 0. Values "
+        "alone do not determine which of the two is the derivative."
     )
     return _figure(svg, legend, caption)

@@ -1,4 +1,4 @@
-"""An HTML report to look at: what a run over the example's kernels finds when the site is built."""
+"""An example HTML report: a run over examples.kernels, made while the site is built."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIALECTS: Final = ("default", "weight")
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """The report's path and text; it is a page of its own, outside of the site's frame."""
+    """The report's path and text; a separate page outside the site's frame."""
     plan = Plan(
         suite=SUITE,
         cases=SUITE.cases(OPERATORS, DIALECTS),

@@ -1,7 +1,7 @@
-"""Files of the repository that pages speak of: Markdown as pages, code as pages of code.
+"""Pages of repository files that other pages link to: Markdown as pages, code as pages of code.
 
-Links in Markdown stay as they are for who reads the repository; here they are turned to the
-pages that the site has of the same files.
+Links in Markdown are written for readers of the repository; here they are rewritten to the site's
+pages of the same files.
 """
 
 from __future__ import annotations

@@ -21,24 +21,24 @@ def pages() -> Iterator[tuple[str, str]]:
         joined(
             front("Reports and JSON", "The formats of reports, and the fields of the JSON"),
             "# Reports",
-            "A run is one record; every format is made of it, at once or later (`gradcheck "
-            "report`). `-o FILE` writes one by the file's ending, `-o FILE:FORMAT` by name; "
-            "`--format` puts one on stdout.",
-            table(["format", "endings", "what it is"], _formats()),
-            "[An HTML report to look at](../example/report.html): three kernels, one of them "
+            "Every format is rendered from the record of a run, at once or later (`gradcheck "
+            "report`). `-o FILE` selects a format by the file's ending, `-o FILE:FORMAT` by name; "
+            "`--format` selects that of stdout.",
+            table(["format", "endings", "content"], _formats()),
+            "[An example HTML report](../example/report.html): three kernels, one of them "
             "wrong, judged while this site was built.",
-            "Two runs of one command on one machine give the same bytes. Text of the code judged "
-            "(names, messages, what it prints) is made harmless in every format.",
+            "Two runs of one command on one machine give the same bytes. Text of judged "
+            "code (names, messages, output) is escaped in every format.",
             "## JSON",
             "One document: `header`, `results` (one per gradient output of a case), `footer`. "
-            'Numbers that are not finite are the strings "nan", "inf" and "-inf". Fields are '
-            "added, never renamed; readers ignore what they do not know. The log (`.jsonl`) has "
-            "the same objects, one a line. The schemas themselves:",
+            'Non-finite numbers are the strings "nan", "inf" and "-inf". Fields are added, never '
+            "renamed; readers should ignore unknown fields. The log (`.jsonl`) has these objects, "
+            "one per line. The schemas:",
             block("console", "\n".join(f"gradcheck schema {word}" for word in schema.KINDS)),
             *_definitions(_schema()),
-            "## The last line of the terminal's report",
-            "For scripts: `RESULT pass|fail checked=… pass=… fail=…`, then every verdict that was "
-            "found, `elements` and `unresolved`; with a baseline `xfail`, `xpass` and `stale` too.",
+            "## The last line of the terminal report",
+            "For scripts: `RESULT pass|fail checked=… pass=… fail=…`, then every verdict in the "
+            "run, `elements` and `unresolved`; with a baseline `xfail`, `xpass` and `stale` too.",
         ),
     )
 

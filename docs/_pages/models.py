@@ -50,10 +50,10 @@ def _models() -> str:
     lead = (
         f"Whole models, as programs of the suite's [operators](../operators/index.md). Each is "
         f"judged gradient by gradient and stage by stage, in 50 digits, float64 and float32; "
-        f"{len(FAULTS)} planted faults show that what is wrong is found, and blamed on its own "
-        "stage. To bind yours: [a whole model](../../guides/model.md)."
+        f"{len(FAULTS)} planted faults test that a wrong stage is found and blamed. Bind your own: "
+        "[a whole model](../../guides/model.md)."
     )
-    heads = ["model", "what it is", "parameters", "stages", "planted faults"]
+    heads = ["model", "definition", "parameters", "stages", "planted faults"]
     return joined(
         front("Models", "The whole models of the built-in suite"),
         "# Models",
@@ -96,11 +96,11 @@ def _model(model: ModelSpec) -> str:
         if model.defaults
         else "",
         "## Dialects" if len(dialects) > 1 else "",
-        table(["dialect", "what it is", "attributes"], dialects) if len(dialects) > 1 else "",
-        "## Sizes, and what each hunts",
-        table(["size", "hunts", "dimensions"], sizes),
+        table(["dialect", "definition", "attributes"], dialects) if len(dialects) > 1 else "",
+        "## Sizes",
+        table(["size", "targets", "dimensions"], sizes),
         f"## {len(params)} parameters",
-        f"Shapes at size {code(size.name)}. These names are the keys of what `gradients` returns.",
+        f"Shapes at size {code(size.name)}. `gradients` returns a dict with these names.",
         table(["parameter", "shape", "note"], params),
         "## Inputs" if inputs else "",
         table(["input", "shape", "of"], inputs) if inputs else "",
@@ -142,9 +142,9 @@ def _faults(name: str) -> str:
         return ""
     return joined(
         "## Planted faults",
-        f"{len(rows)} wrong backward passes of this model. `gradcheck power --model {name}` sees "
-        "that each is found and blamed on its own stage.",
-        table(["fault", "kind", "what is wrong", "stages"], rows),
+        f"{len(rows)} wrong backward passes of this model. `gradcheck power --model {name}` "
+        "tests that each is found and blamed on its own stage.",
+        table(["fault", "kind", "mistake", "stages"], rows),
     )
 
 
@@ -161,8 +161,8 @@ def _rules() -> str:
     return joined(
         front("Update rules", "The update rules of the built-in suite"),
         "# Update rules",
-        f"What turns gradients into new parameters, judged step by step against 50 digits; "
-        f"{len(RULE_MUTANTS)} wrong updates show that it can fail. To bind yours: "
+        f"Update rules map gradients to new parameters. They are judged step by step against 50 "
+        f"digits; {len(RULE_MUTANTS)} wrong updates must be rejected. Bind your own: "
         "[an update rule](../../guides/rules.md).",
         block("console", "gradcheck run --rule '*'"),
         table(["rule", "formula", "samples", "mutants"], rows, right=(2, 3)),
@@ -194,18 +194,18 @@ def _rule(rule: RuleSpec) -> str:
         front(rule.name, f"The update rule {rule.name}: formula, samples, mutants"),
         f"# {code(rule.name)}",
         f'<div class="formula plain" data-search-exclude>{text(rule.formula)}</div>',
-        f"Gives new {gives}. **Source**: {text(rule.source)}. **Defined in** "
+        f"Returns new {gives}. **Source**: {text(rule.source)}. **Defined in** "
         f"`{rule.update.__module__}`.",
         block("console", f"gradcheck run --rule {rule.name}"),
         "## Hyper-parameters",
         table(["name", "default"], [[code(n), code(repr(v))] for n, v in rule.defaults.items()]),
         "## Dialects",
-        table(["dialect", "what it is", "attributes"], dialects),
-        "## Samples, and what each hunts",
-        table(["sample", "hunts", "steps", "attributes"], samples),
+        table(["dialect", "definition", "attributes"], dialects),
+        "## Samples",
+        table(["sample", "targets", "steps", "attributes"], samples),
         "## Wrong updates that it rejects",
-        table(["mutant", "what is wrong", "caught by"], wrong),
-        "## The reference's text",
+        table(["mutant", "mistake", "rejected by"], wrong),
+        "## Source of the reference",
         _source(rule),
     )
 

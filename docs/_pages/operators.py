@@ -1,4 +1,4 @@
-"""A page per operator, and one per family: what its spec says, and what its mutants get wrong."""
+"""A page per operator and per family, from specs and mutants."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _title(family: str) -> str:
 
 
 def _modules() -> Mapping[str, str]:
-    """What each family's module says of itself."""
+    """The first paragraph of each family module's docstring."""
     said = {}
     for family, specs in families().items():
         module = inspect.getmodule(specs[0].forward)
@@ -100,12 +100,12 @@ def _index() -> str:
     lead = (
         f"The built-in suite ({SUITE.name} {SUITE.version}) has {len(SUITE)} operators with "
         f"{sum(len(spec.dialects) for spec in SUITE)} dialects: {len(cases):,} cases, each of "
-        f"which hunts a defect, and {len(MUTANTS):,} wrong backward passes that they must reject. "
-        "Every page below is made of the operator's spec; `gradcheck explain OP` prints the same."
+        f"which targets a defect, and {len(MUTANTS):,} wrong backward passes that they must "
+        "reject. The pages are generated from the specs; `gradcheck explain OP` prints the same."
     )
     hint = (
-        "To judge your own version of one: [bind a Python function](../../guides/suite.md), "
-        "[a C library](../../guides/c.md) or [a program](../../guides/program.md). To add one: "
+        "Judge your own version of one: [bind a Python function](../../guides/suite.md), "
+        "[a C library](../../guides/c.md) or [a program](../../guides/program.md). Add one: "
         "[an operator in 20 lines](../../guides/operator.md)."
     )
     return joined(
@@ -140,18 +140,17 @@ def _formula(spec: OpSpec) -> str:
 
 def _operator(spec: OpSpec) -> str:
     return joined(
-        front(spec.name, f"What gradcheck checks of {spec.name}: formula, samples, kinks, mutants"),
+        front(spec.name, f"The operator {spec.name}: formula, samples, kinks, mutants"),
         f"# {code(spec.name)}",
         _formula(spec),
-        f"**Source**: {text(spec.source)}. **Defined in** `{spec.forward.__module__}`; its numbers "
-        f"are drawn by name, so they are the same in every run with one seed.",
+        f"**Source**: {text(spec.source)}. **Defined in** `{spec.forward.__module__}`.",
         "## Arguments",
         _arguments(spec),
         _attributes(spec),
         "## Dialects" if len(spec.dialects) > 1 else "",
         _dialects(spec) if len(spec.dialects) > 1 else "",
         _kinks(spec),
-        "## Samples, and what each hunts",
+        "## Samples",
         _samples(spec),
         _mutants(spec),
         _slack(spec),
@@ -198,7 +197,7 @@ def _cases() -> Mapping[str, Sequence[Case]]:
 
 
 def _first_case(spec: OpSpec) -> Case:
-    """A case with as many primals as any."""
+    """The case with the most primals."""
     return max(_cases()[spec.name], key=lambda case: len(case.primals))
 
 
@@ -211,7 +210,7 @@ def _attributes(spec: OpSpec) -> str:
 
 def _dialects(spec: OpSpec) -> str:
     rows = [[code(d.name), text(d.says), attributes(d.attrs), _lacks(d)] for d in spec.dialects]
-    return table(["dialect", "what it is", "attributes", "lacks"], rows)
+    return table(["dialect", "definition", "attributes", "without"], rows)
 
 
 def _lacks(dialect: Dialect) -> str:
@@ -226,7 +225,7 @@ def _samples(spec: OpSpec) -> str:
     for sample in spec.samples:
         shapes = " ".join("×".join(map(str, p.shape)) or "()" for p in first[sample.name].primals)
         rows.append([code(sample.name), text(sample.hunts), shapes, _conditions(sample)])
-    return table(["sample", "hunts", "shapes", "conditions"], rows)
+    return table(["sample", "targets", "shapes", "conditions"], rows)
 
 
 def _conditions(sample: Sample) -> str:
@@ -245,23 +244,23 @@ def _kinks(spec: OpSpec) -> str:
         for convention in kink.conventions
     ]
     known = (
-        "What known systems return there; `--convention SYSTEM` accepts no other:\n\n"
+        "Values of known systems; `--convention SYSTEM` accepts no other:\n\n"
         + table(["kink", "gradient there", "systems"], said)
         if said
         else ""
     )
     return joined(
         "## Kinks",
-        "Here forward has no derivative, and more than one answer is right "
-        "([why](../../../explanation/kinks.md)).",
-        table(["where", "what is accepted", "because"], rows),
+        "Forward has no derivative here, and several values are right "
+        "([background](../../../explanation/kinks.md)).",
+        table(["where", "accepted", "reason"], rows),
         known,
     )
 
 
 def _accepted(spec: OpSpec, kink: Kink) -> str:
     if kink.directional:
-        return "what lies between the one-sided derivatives"
+        return "values between the one-sided derivatives"
     low, high = kink.slopes(spec.defaults)
     shown = f"the slope {low:g}" if low == high else f"any slope in [{low:g}, {high:g}]"
     return text(shown + (", for the default attributes" if callable(kink.accept) else ""))
@@ -283,10 +282,10 @@ def _mutants(spec: OpSpec) -> str:
     ]
     return joined(
         "## Wrong answers that it rejects",
-        f"{len(found)} mutants, each wrong in one way, besides the impostors that every gradient "
-        f"meets ([why](../../../explanation/certificates.md)). `gradcheck power --op {spec.name}` "
-        "puts them all to the judgement.",
-        table(["mutant", "class", "what is wrong", "caught by"], rows),
+        f"{len(found)} mutants with one mistake each, besides the impostors of every gradient "
+        f"([background](../../../explanation/certificates.md)). `gradcheck power --op {spec.name}` "
+        "judges them all.",
+        table(["mutant", "class", "mistake", "rejected by"], rows),
     )
 
 
@@ -295,7 +294,7 @@ def _slack(spec: OpSpec) -> str:
         return ""
     return joined(
         "## Bound",
-        f"Wider than [everybody's](../../../explanation/judgement.md#the-bound) by "
+        f"Wider than [the ordinary bound](../../../explanation/judgement.md#the-bound) by "
         f"{spec.slack.ulp:g} ulp of Σ|ct·J|: {text(spec.slack.because)}",
     )
 
@@ -333,12 +332,12 @@ def _used(spec: OpSpec) -> str:
 
 
 def _text_of(spec: OpSpec) -> str:
-    """Forward and VJP as the suite has them: the formula once more, as code."""
+    """The source of forward and VJP."""
     sources = "\n\n".join(textwrap.dedent(inspect.getsource(f)) for f in (spec.forward, spec.vjp))
     indented = textwrap.indent(block("python", sources), "    ")
     return joined(
-        "## The reference's text",
+        "## Source of the reference",
         "One text for float32, float64 and 50 digits: `xp` is the arithmetic "
-        "([what it has](../../namespace.md)).",
+        "([its functions](../../namespace.md)).",
         f'??? note "forward and VJP"\n\n{indented}',
     )

@@ -1,4 +1,4 @@
-"""Markdown from data: tables, code and text in which nothing is taken for markup by accident."""
+"""Markdown from data: tables, code, and text with escaped markup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPECIAL: Final = re.compile(r"([\\*_\[\]|#])")
 
 
 def text(words: str) -> str:
-    r"""`words` as they are; what stands between backticks stays code.
+    r"""`words` with escaped markup; parts between backticks stay code.
 
     >>> text("a_b < `x * y`")
     'a\\_b &lt; `x * y`'
@@ -31,19 +31,19 @@ def code(words: object) -> str:
 
 
 def link(words: str, target: str) -> str:
-    """A link whose words are taken as they are."""
+    """A link; `words` is Markdown."""
     return f"[{words}]({target})"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """A table in Markdown; cells hold Markdown already, columns in `right` are flush right."""
+    """A table in Markdown; cells are Markdown, columns in `right` are right-aligned."""
     rule = ["--:" if i in right else "---" for i in range(len(heads))]
     lines = [heads, rule, *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
 def block(language: str, body: str, title: str = "") -> str:
-    """A block of code, fenced by more marks than it holds itself."""
+    """A block of code, with a fence longer than any in it."""
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", body)), 3)
     head = f' title="{title}"' if title else ""
     return f"{fence}{language}{head}\n{body.rstrip()}\n{fence}\n"
@@ -55,11 +55,11 @@ def attributes(values: Mapping[str, Any]) -> str:
 
 
 def front(title: str, description: str = "") -> str:
-    """The head of a page: its title in the navigation and in a search, and what it is about."""
+    """The front matter of a page: its title and description."""
     about = " ".join(description.split()).replace('"', "'")
     return f'---\ntitle: "{title}"\ndescription: "{about}"\n---\n\n'
 
 
 def joined(*parts: str) -> str:
-    """Parts of a page, an empty line between each two; empty ones are left out."""
+    """The nonempty parts of a page, separated by empty lines."""
     return "\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"

@@ -25,7 +25,7 @@ from gradcheck.spec.label import LABELS
 
 GATE: Final = {True: "accepts it", False: "closes: exit code 1"}
 EXAMPLES: Final = 3
-"""Mutants that a class is illustrated by."""
+"""The number of example mutants shown for a class."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -39,7 +39,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def said(kind: type) -> dict[str, str]:
-    """The sentence that stands below each member of an enumeration in its source."""
+    """The docstring below each member of an enumeration in its source."""
     source = inspect.getsource(kind)
     found = re.findall(
         r'^    ([A-Z_]+) = [^\n]+\n    """(.*?)"""', source, flags=re.MULTILINE | re.DOTALL
@@ -63,19 +63,19 @@ def _verdicts() -> str:
     lines = said(Breach)
     breaches = [[code(one.value.upper()), text(lines.get(one.name, ""))] for one in Breach]
     return joined(
-        front("Verdicts", "What each verdict means, and what the gate makes of it"),
+        front("Verdicts", "The meaning of each verdict, and its effect on the gate"),
         "# Verdicts",
-        "One verdict per implementation, case, dtype and gradient output. Nothing is a pass but "
-        "PASS: what was not checked is counted, and never called right.",
+        "There is one verdict per implementation, case, dtype and gradient output. Only PASS is a "
+        "pass; unchecked results are counted.",
         table(["verdict", "meaning", "the gate", "counts as checked"], rows),
-        "A summary of several shows the worst of them, in this order: "
+        "A summary of several verdicts shows the worst, in this order: "
         + ", ".join(one.value.upper() for one in verdict.SEVERITY)
         + ".",
-        "What PASS does and does not say: [what PASS means](../explanation/pass.md). The exit "
-        "codes: [command line](commands/index.md#exit-codes).",
+        "See also [what PASS means](../explanation/pass.md) and the "
+        "[exit codes](commands/index.md#exit-codes).",
         "## With a baseline",
-        "A verdict says what was found. What a [baseline](../baseline.md) makes of it stands "
-        "beside it, and is never stored:",
+        "A [baseline](../baseline.md) does not change a verdict; it adds a mark, which is not "
+        "stored:",
         table(["mark", "meaning"], known) if known else "",
         "These close the gate:",
         table(["line", "meaning"], breaches) if any(lines.values()) else "",
@@ -89,16 +89,16 @@ def _defects() -> str:
             "Classes of defects", "The 24 classes that a diagnosis may name, with known mistakes"
         ),
         "# Classes of defects",
-        "The word stands in the first line of a failure and in the `class` of a "
-        "[baseline's](../baseline.md) entry; it is a promise, and does not change. The code is "
-        "what [mutants](../explanation/certificates.md) carry. How a class is found: "
+        "The word is in the first line of a failure and in the `class` of a "
+        "[baseline](../baseline.md) entry; it does not change between versions. "
+        "[Mutants](../explanation/certificates.md) use the code. How a class is found: "
         "[why a gradient is wrong](../diagnosis.md).",
     ]
     rows = [
         [link(label.word, f"#{label.word}"), code(key), text(label.says), str(first[key])]
         for key, label in LABELS.items()
     ]
-    parts.append(table(["class", "code", "what belongs to it", "mutants"], rows, right=(3,)))
+    parts.append(table(["class", "code", "contents", "mutants"], rows, right=(3,)))
     for key, label in LABELS.items():
         found = [mutant for mutant in MUTANTS if mutant.label == key]
         real = [mutant for mutant in found if mutant.modelled_on] or found
@@ -131,16 +131,16 @@ def _properties() -> str:
         if not mutant.right
     ]
     return joined(
-        front("Contract", "What a backward owes beyond its numbers, property by property"),
+        front("Contract", "Required properties of a backward besides its numbers"),
         "# The contract of a backward",
-        "Beyond its numbers a backward owes these. They are asked once per operator, dialect and "
-        "dtype, of every implementation but the reference; a property that cannot be asked is SKIP "
-        "with its reason. Why, and how: [contract properties](../explanation/contract.md).",
-        table(["property", "what is owed", "how it is asked", "asked where there is"], rows),
-        "## What they reject",
-        f"{len(mutants)} copies of one right backward, each with a right formula and a wrong "
-        f"behaviour, in {len(sources)} groups. Each property is the only one to reject some of "
-        "them (`gradcheck power --contract`).",
+        "These properties are required besides the numbers. They are checked once per operator, "
+        "dialect and dtype, for every implementation but the reference; an inapplicable property "
+        "is SKIP with its reason. Background: [contract properties](../explanation/contract.md).",
+        table(["property", "requirement", "method", "needs"], rows),
+        "## Mutants",
+        f"{len(mutants)} copies of one backward with a right formula and wrong behaviour, in "
+        f"{len(sources)} groups. Each property is the only one to reject some of them "
+        "(`gradcheck power --contract`).",
         table(["mutant", "what is wrong", "kind"], mutants),
     )
 
@@ -148,17 +148,17 @@ def _properties() -> str:
 def _impostors() -> str:
     rows = [[code(one.name), text(one.says)] for one in IMPOSTORS]
     return joined(
-        front("Impostors", "Wrong gradients that need no knowledge of the operator"),
+        front("Impostors", "Wrong gradients that are independent of the operator"),
         "# Impostors",
-        "After each gradient is judged, these are put in its place and judged by the same "
-        "comparison. `certificate: 58 of 58 impostors would have been rejected` counts them; one "
-        "that equals the truth at a sample is left out. A sample that rejects none is INVALID. "
-        "Why: [why a check must be able to fail](../explanation/certificates.md).",
+        "After each gradient is judged, the same comparison is applied to these wrong gradients. "
+        "`certificate: 58 of 58 impostors would have been rejected` counts them; one that equals "
+        "the true gradient at a sample is not counted. A sample that rejects none is INVALID. "
+        "Background: [self-checks](../explanation/certificates.md).",
         table(["impostor", "what it is"], rows),
         "## Narrower types",
-        "Right formulas that round what they get, keep or give. One whose error is smaller than "
-        "the dtype is allowed is `tolerated`, with the number of bits at which it would show. A "
-        "sample whose primals all fit in a narrower type is INVALID where others would show.",
+        "Right formulas that round inputs, intermediate values or results. One with an error below "
+        "the bound is `tolerated`, with the number of bits at which it would show. A sample whose "
+        "primals all fit in a narrower type is INVALID if rounding other primals would show.",
         table(
             ["impostor", "what it is"], [[code(one.name), text(says(one))] for one in NARROWINGS]
         ),
@@ -182,24 +182,24 @@ def _bounds() -> str:
         for rules in LOW_RULES.values()
     ]
     return joined(
-        front("Bounds", "What a gradient may be off by, dtype by dtype"),
+        front("Bounds", "The permitted error of a gradient, by dtype"),
         "# Bounds",
-        "What a gradient may be off by, per element: `rtol·max(|got|, |want|)`, a part of "
-        "Σ|ct·J| (n is the number of terms), and what rounding is measured to cost the formula. "
-        "No absolute tolerance is set by hand. Why: [how a judgement is made]"
+        "The permitted error of an element is `rtol·max(|got|, |want|)`, plus a part of Σ|ct·J| "
+        "(n is the number of terms), plus the measured cost of rounding for the formula. No "
+        "absolute tolerance is set by hand. Background: [how a gradient is judged]"
         "(../explanation/judgement.md).",
         table(
             ["dtype", "rtol", "u", "of Σ\\|ct·J\\|", "negligible", "underflow"], rows, right=(1, 2)
         ),
-        "*negligible*: an element that cannot be resolved is tolerated while its error bar is "
-        "below this part of the tensor's largest Σ|ct·J|. *underflow*: where numbers end.",
+        "*negligible*: an unresolved element is tolerated if its error bar is below this part of "
+        "the tensor's largest Σ|ct·J|. *underflow*: an allowance that is added to the bound.",
         "## Low precision",
-        "Compared with 50 digits at the rounded inputs, and never differenced; sums may be kept "
-        "in float32 ([why](../explanation/low-precision.md)).",
+        "Compared with 50 digits at the rounded inputs, never differenced; sums may be kept in "
+        "float32 ([background](../explanation/low-precision.md)).",
         table(["dtype", "rtol", "u", "underflow"], low, right=(1, 2, 3)),
-        f"Of the spread that rounding every operation has, errors may be {TYPICAL:g} times in the "
-        f"mean square, and {LARGEST:g} times in one element ({ONCE:g} times, where the others show "
-        f"that the kernel rounds once). More is INCONCLUSIVE, {CERTAIN:g} times as much a FAIL.",
+        f"In units of the spread from rounding every operation, errors may be {TYPICAL:g} in the "
+        f"mean square and {LARGEST:g} in one element ({ONCE:g} if the kernel evidently rounds "
+        f"once). Larger errors are INCONCLUSIVE, {CERTAIN:g} times as large ones FAIL.",
     )
 
 
@@ -219,9 +219,9 @@ def _namespace() -> str:
     return joined(
         front("The namespace xp", "The functions that a spec's forward and VJP may call"),
         "# The namespace `xp`",
-        "A spec's `forward(xp, …)` and `vjp(xp, ct, …)` may call these and Python's operators, "
-        "nothing else: so one text runs in float32, in float64, in 50 digits and with rounding "
-        "tracked ([why](../adr/0003-closed-namespace.md)). Constants are written "
+        "A spec's `forward(xp, …)` and `vjp(xp, ct, …)` may call only these functions and Python's "
+        "operators, so one text runs in float32, in float64, in 50 digits and with tracked "
+        "rounding ([background](../adr/0003-closed-namespace.md)). Constants are written "
         '`xp.const("0.044715")`.',
-        table(["call", "what it gives"], sorted(rows)),
+        table(["call", "result"], sorted(rows)),
     )

@@ -19,7 +19,7 @@ from gradcheck.errors import UsageError
 if TYPE_CHECKING:
     from gradcheck.results.baseline.change import Change
     from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.spec.suite import Suite
 
 ACTIONS: Final = {

@@ -15,7 +15,7 @@ from gradcheck.results.ci_safe import heard
 
 if TYPE_CHECKING:
     from gradcheck.report.page import Page
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.run.plan import Plan
 
 KERNELS: Final = "gradcheck.demo.kernels:IMPL"
@@ -119,7 +119,7 @@ def _plan() -> Plan:
 
 
 def _as_it_should(found: Run) -> bool:
-    return {(r.op, r.output): r.verdict.value for r in found.results} == SHOWN
+    return {(r.case.op, r.finding.name): r.finding.verdict.value for r in found.results} == SHOWN
 
 
 def _copy(folder: Path) -> int:

@@ -15,7 +15,7 @@ from gradcheck.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from gradcheck.results.diff.change import Diff, Side
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 APART = "::"
 """Between a report and the implementation in it that is meant."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gradcheck.cli.outcome import Target
     from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.run.plan import Plan
     from gradcheck.spec.suite import Suite
 

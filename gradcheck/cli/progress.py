@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from gradcheck.cli import console
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Header, Record
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Header
     from gradcheck.run.execute import Witness
 
 PATIENCE: Final = 1.0
@@ -92,9 +93,9 @@ class Progress:
         if self._witness is not None:
             self._witness.begins(header)
 
-    def sees(self, results: Sequence[Record]) -> str:
+    def sees(self, results: Sequence[CaseResult]) -> str:
         """Count what failed, and ask the other witness whether the run is to end."""
-        self._failed += sum(not result.verdict.expected for result in results)
+        self._failed += sum(not result.finding.verdict.expected for result in results)
         return "" if self._witness is None else self._witness.sees(results)
 
     def clear(self) -> None:

@@ -16,7 +16,7 @@ from gradcheck.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from gradcheck.cli.outcome import Target
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

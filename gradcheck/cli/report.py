@@ -15,7 +15,7 @@ from gradcheck.cli.published import add_output, check_format, publish_run
 from gradcheck.errors import UsageError
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.spec.suite import Suite
 
 

@@ -19,8 +19,9 @@ from gradcheck.results.ci_safe import heard
 if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
     from gradcheck.implementations.bound import Implementation
-    from gradcheck.report.scripts.name import Named
-    from gradcheck.results.record import Record, Run
+    from gradcheck.report.scripts.export import Named
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
     from gradcheck.run.loaded_plan import LoadedPlan
 
 
@@ -60,7 +61,7 @@ def repro(arguments: argparse.Namespace) -> int:
         check_writable([path], "--export")
         check_form(path, implementations)
 
-    from gradcheck.report.scripts.name import named
+    from gradcheck.report.scripts.export import named
     from gradcheck.run.execute import executed
     from gradcheck.run.loaded_plan import loaded
     from gradcheck.run.plan import Plan
@@ -100,16 +101,16 @@ def _narrowed(run: Run, meant: Named) -> Run:
     others = {*meant.case.primal_names, "forward"} - {meant.output}
     if not meant.output:
         return run
-    return replace(run, results=tuple(r for r in run.results if r.output not in others))
+    return replace(run, results=tuple(r for r in run.results if r.finding.name not in others))
 
 
-def _wrong(run: Run, meant: Named) -> list[Record]:
+def _wrong(run: Run, meant: Named) -> list[CaseResult]:
     """The results that say of a gradient that it is wrong."""
     from gradcheck.explain.shrink import WRONG
     from gradcheck.explain.shrink_trial import CALL
 
     names = (*meant.case.primal_names, CALL)
-    return [r for r in run.results if r.output in names and r.verdict in WRONG]
+    return [r for r in run.results if r.finding.name in names and r.finding.verdict in WRONG]
 
 
 def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:
@@ -118,10 +119,10 @@ def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str]
 
     found, convention = {}, ready.plan.convention
     for result in _wrong(run, meant):
-        binding = _binding(ready, result.implementation)
-        small = shrink(meant.case, binding, meant.dtype, result.output, convention=convention)
+        binding = _binding(ready, result.case.implementation)
+        small = shrink(meant.case, binding, meant.dtype, result.finding.name, convention=convention)
         if small is not None:
-            found[result.implementation, result.output] = small
+            found[result.case.implementation, result.finding.name] = small
     return found
 
 
@@ -166,22 +167,30 @@ def _exported(
     (binding,) = ready.bindings
     case, dtype = meant.case, meant.dtype
     for result in run.results:
-        if result.verdict is Verdict.INVALID:
-            raise UsageError(f"--export: the case is at fault, not the code: {result.reason}")
+        if result.finding.verdict is Verdict.INVALID:
+            raise UsageError(
+                f"--export: the case is at fault, not the code: {result.finding.reason}"
+            )
     floating = [n for n, p in zip(case.primal_names, case.primals, strict=True)
                 if p.dtype.kind == "f"]  # fmt: skip
-    every = [*_wrong(run, meant), *(r for r in run.results if r.output in floating), *run.results]
+    every = [
+        *_wrong(run, meant),
+        *(r for r in run.results if r.finding.name in floating),
+        *run.results,
+    ]
     if not every:
         raise UsageError(f"--export: {binding.name} has no {meant.output} that could be shown")
     result = every[0]
-    output = next(n for n in (result.output, meant.output, *floating) if n in floating)
+    output = next(n for n in (result.finding.name, meant.output, *floating) if n in floating)
     try:
         bound = binding.bind(case, dtype)
-        if bound is None or not result.verdict.checked:
-            raise UsageError(f"--export: {result.reason}: there is nothing to show")
+        if bound is None or not result.finding.verdict.checked:
+            raise UsageError(f"--export: {result.finding.reason}: there is nothing to show")
         small = smallest.get((binding.name, output))
         if small is None:
-            finding = Finding(name=output, verdict=result.verdict, worst=result.worst)
+            finding = Finding(
+                name=output, verdict=result.finding.verdict, worst=result.finding.worst
+            )
             small = whole(case, binding, dtype, finding, ready.plan.convention)
         passes = accepted(small, ready.plan.convention, bound.slack)
     except (Unsupported, Broken, Unsuitable) as error:
@@ -189,7 +198,7 @@ def _exported(
     return written(small, passes, binding, bound, path, _said(result, small))
 
 
-def _said(result: Record, small: Shrunk) -> list[str]:
+def _said(result: CaseResult, small: Shrunk) -> list[str]:
     """What is wrong, in the lines that a script begins with."""
     from gradcheck.report import failure_text
     from gradcheck.report.scripts.export import AGAIN
@@ -197,7 +206,7 @@ def _said(result: Record, small: Shrunk) -> list[str]:
     from gradcheck.results import words
 
     told = failure_text.alone(result)
-    title = f"{words.word(result.verdict)} {small.case.name}/{small.dtype}"
+    title = f"{words.word(result.finding.verdict)} {small.case.name}/{small.dtype}"
     first = f"{title}: {words.gradient(primal_of(small))}"
     lines = [f"{first}: {told.lead}" if told.lead else first]
     lines += [text for label, text in told.facts if label in ("reason", "evidence", "pattern")]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from gradcheck.cli.outcome import Target
     from gradcheck.cli.watch import Watch
     from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.record import Header, Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Header, Run
     from gradcheck.run.execute import Witness
     from gradcheck.run.loaded_plan import LoadedPlan
     from gradcheck.run.plan import Plan
@@ -198,10 +199,10 @@ def _watch(logs: Sequence[Path], baseline: Baseline | None, most: int | None) ->
 
         return accepted(run, baseline)
 
-    def fails(header: Header, results: Sequence[Record]) -> bool:
-        if all(result.verdict.expected for result in results):
+    def fails(header: Header, results: Sequence[CaseResult]) -> bool:
+        if all(result.finding.verdict.expected for result in results):
             return False
-        from gradcheck.results.record import Run
+        from gradcheck.results.run import Run
 
         some = so_far(Run(header=header, results=tuple(results)))
         return any(map(some.fails, results))

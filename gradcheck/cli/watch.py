@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gradcheck.cli import console
-from gradcheck.results.record import AT_FIRST, AT_MOST
+from gradcheck.results.run import AT_FIRST, AT_MOST
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Header, Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Header, Run
     from gradcheck.results.stored.log import Log
 
 
@@ -22,7 +23,7 @@ class Watch:
     """
 
     logs: Sequence[Log] = ()
-    fails: Callable[[Header, Sequence[Record]], bool] | None = None
+    fails: Callable[[Header, Sequence[CaseResult]], bool] | None = None
     most: int | None = None
     _failed: int = field(default=0, init=False)
     _header: Header | None = field(default=None, init=False)
@@ -33,7 +34,7 @@ class Watch:
         for log in self.logs:
             log.begins(header)
 
-    def sees(self, results: Sequence[Record]) -> str:
+    def sees(self, results: Sequence[CaseResult]) -> str:
         """What came of one case goes to the logs; why the run is to end now, or nothing."""
         for log in self.logs:
             log.sees(results)

@@ -24,7 +24,7 @@ from gradcheck.judge.gradient import Truth
 from gradcheck.judge.value import because
 from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Point, flatten
-from gradcheck.numerics.scales import Along, Beside, Scales
+from gradcheck.numerics.multiscale import DirectionThroughAll, KinkNeighbours, Scales
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
@@ -158,7 +158,7 @@ class PrimalCheck:
         """
         if self.estimate.settled.all():
             return passed
-        along = Along(self._differences.evaluator)
+        along = DirectionThroughAll(self._differences.evaluator)
         slopes = arbiter.along(self._index, along.direction)
         flat = along.is_flat() if slopes is None else not any(side.any() for side in slopes)
         finding = passed if flat else self._doubted(got, known=slopes is not None)
@@ -345,12 +345,12 @@ class PrimalCheck:
                 self._kinks.widen(int(element), slopes.min(axis=1), slopes.max(axis=1))
 
     @property
-    def _beside(self) -> Beside | None:
+    def _beside(self) -> KinkNeighbours | None:
         """Points beside the kinks found; in float32 they are too near for a slope."""
         evaluator = self._differences.evaluator
         if evaluator.x.dtype != np.float64:
             return None
-        return Beside(evaluator, np.array(self._kinks.elements))
+        return KinkNeighbours(evaluator, np.array(self._kinks.elements))
 
     def _compare_sums(self, got: Float) -> str:
         """What elements on kinks must share, if they do not share it.

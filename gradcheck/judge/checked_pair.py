@@ -17,8 +17,8 @@ from gradcheck.implementations import returned
 from gradcheck.judge.black_box import AGREES
 from gradcheck.judge.cotangents import THIRDS
 from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.batched import end_to_end
 from gradcheck.numerics.evaluate import REFUSALS
-from gradcheck.numerics.packed import end_to_end
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.draw import Draw, run_of_cotangent
 from gradcheck.numerics.dtypes import dtype_named
-from gradcheck.numerics.random_directions import run_of_cotangent
 
 Array = NDArray[Any]
 

@@ -24,16 +24,20 @@ from gradcheck.judge.compare import KAPPA, RULES
 from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.numerics import noise
-from gradcheck.numerics.adaptive_slope import LINE_UNITS, PLANS, top_of
+from gradcheck.numerics.adaptive_slope import (
+    LINE_UNITS,
+    STEP_RANGES,
+    Residuals,
+    richardson3,
+    top_of,
+)
 from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.batched import BatchedForward
+from gradcheck.numerics.batched import BatchedForward, PackedPrimals, by_rows
+from gradcheck.numerics.draw import run_of_direction
+from gradcheck.numerics.multiscale import RESOLVED
 from gradcheck.numerics.narrow import fits_narrow
-from gradcheck.numerics.packed import PackedPrimals, by_rows
-from gradcheck.numerics.projection import Pair
-from gradcheck.numerics.random_directions import run_of_direction
-from gradcheck.numerics.residuals import Residuals, three
+from gradcheck.numerics.ray import Pair
 from gradcheck.numerics.richardson import RATIO
-from gradcheck.numerics.scales import RESOLVED
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 
@@ -60,7 +64,7 @@ LARGE: Final = 1 << 17
 SPARE: Final = 1 << 13
 """One element of so many may be too small to show, if it is negligible in its tensor."""
 U: Final = 2.0**-53
-PLAN: Final = PLANS["float64"]
+PLAN: Final = STEP_RANGES["float64"]
 FIRST: Final = RATIO**-5
 """The longest of three steps: truncation and noise are about as large where thirty tensors move,
 and where one does, both are far below what must show."""
@@ -174,7 +178,7 @@ class Screen:
         phi, given = found[0].dot(self._v).tolist(), found[1]
         odd = [phi[0] - phi[1], phi[2] - phi[3], phi[4] - phi[5]]
         even = [phi[0] + phi[1], phi[2] + phi[3], phi[4] + phi[5]]
-        error, bar, _ = three(odd, given, even, FIRST, U, self._sigma)
+        error, bar, _ = richardson3(odd, given, even, FIRST, U, self._sigma)
         kinked = (
             abs(even[2]) > RESOLVED * self._sigma
             and abs(even[1]) < KINK * abs(even[2])

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from gradcheck.judge.compare import KAPPA
-from gradcheck.numerics.projection import Heading
-from gradcheck.numerics.residuals import Sides, Slope
+from gradcheck.numerics.adaptive_slope import Sides, Slope
+from gradcheck.numerics.ray import Heading
 
 ZERO: Final = 16.0
 """Deviations of the loss's noise below which a gradient is zero but for rounding: nothing can be

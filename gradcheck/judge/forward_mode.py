@@ -24,11 +24,18 @@ from gradcheck.judge.probe import Answer, ask_jvp
 from gradcheck.judge.second import SHARPER
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.direction import FINER, STRIKE, Along, Direction, Slopes, magnitude
+from gradcheck.numerics.direction import (
+    CONFIRMING_LEVELS,
+    FINER,
+    Along,
+    Direction,
+    Slopes,
+    magnitude,
+)
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.evaluate import Evaluator, Point, flatten
-from gradcheck.numerics.scales import Scales
+from gradcheck.numerics.multiscale import Scales
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
@@ -136,7 +143,7 @@ class ForwardMode:
                 apart, blur = np.abs(found.got - value), KAPPA * bar
                 agrees = doubted & (apart <= found.bound + blur)
                 agrees &= np.fmax(apart, blur) <= found.error / SHARPER
-                confirmed = doubted & (apart > found.bound + blur) & (finer >= STRIKE)
+                confirmed = doubted & (apart > found.bound + blur) & (finer >= CONFIRMING_LEVELS)
             estimate.value[agrees], estimate.bar[agrees] = value[agrees], bar[agrees]
             doubted &= ~(agrees | confirmed)
         estimate.bar[doubted] = np.inf

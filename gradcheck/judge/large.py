@@ -31,11 +31,10 @@ from gradcheck.judge.value import because
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.element_slope import excluding
 from gradcheck.numerics.estimator import Estimate, NoiseProbe
-from gradcheck.numerics.evaluate import REFUSALS, Evaluator, Point, flatten
-from gradcheck.numerics.few_steps import excluding
-from gradcheck.numerics.pages import keep_pages
-from gradcheck.numerics.projection import Given, Scalar, unit_of
+from gradcheck.numerics.evaluate import REFUSALS, Evaluator, Point, flatten, keep_pages
+from gradcheck.numerics.ray import Given, Scalar, unit_of
 from gradcheck.numerics.sparsity import NUDGES
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict

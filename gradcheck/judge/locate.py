@@ -14,10 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gradcheck.judge.compare import KAPPA
-from gradcheck.numerics.adaptive_slope import rungs_of
-from gradcheck.numerics.line import Place
-from gradcheck.numerics.projection import Heading
-from gradcheck.numerics.residuals import Slope
+from gradcheck.numerics.adaptive_slope import Slope, slope_search
+from gradcheck.numerics.ray import Heading, Place
 
 ALLOWED: Final = 12.0
 """Units of u of ‖g∘d‖₂ that an implementation may have rounded."""
@@ -101,7 +99,7 @@ def one_element(
     It is known well enough with an error bar of `precise` times its error, which is `expected`.
     """
     with site.ray(heading, index, index + 1) as ray:
-        rungs = rungs_of(site, ray)
+        rungs = slope_search(site, ray)
         slope = rungs.settle(precise * expected)
         if not slope.bar <= precise * abs(slope.value):
             slope = rungs.exhaust()
@@ -144,7 +142,7 @@ class _Hunt:
         if not self._significant(whole):
             return False
         with self.site.ray(seen.heading) as ray:
-            peeked = rungs_of(self.site, ray).peek(seen.slope.level)
+            peeked = slope_search(self.site, ray).peek(seen.slope.level)
         return abs(peeked.value - seen.slope.value) * LITTLE <= abs(whole.error)
 
     def _bisected(self, seen: Seen, peeking: bool) -> bool:
@@ -170,7 +168,7 @@ class _Hunt:
         middle = (whole.start + whole.stop) // 2
         target = abs(whole.error) / SHARP
         with self.site.ray(heading, whole.start, middle) as ray:
-            rungs = rungs_of(self.site, ray)
+            rungs = slope_search(self.site, ray)
             if peeking:
                 one = self._lone(heading, whole, middle, rungs.peek(whole.level))
                 if one is not None:
@@ -195,7 +193,7 @@ class _Hunt:
         self, heading: Heading, start: int, stop: int, level: int, target: float
     ) -> Suspect:
         with self.site.ray(heading, start, stop) as ray:
-            rungs = rungs_of(self.site, ray)
+            rungs = slope_search(self.site, ray)
             slope = rungs.glance(target, level) or rungs.settle(target, level)
         return self._run(heading, start, stop, slope)
 

@@ -22,10 +22,9 @@ from gradcheck.judge.compare import KAPPA
 from gradcheck.judge.contract.loss import checksum, not_finite, value_at
 from gradcheck.judge.directional_result import DirectionalResult, common_factor
 from gradcheck.judge.locate import ALLOWED, MOST, PRECISE, Located, Seen, Wrong, locate, one_element
-from gradcheck.numerics.adaptive_slope import TensorView, rungs_of
-from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.line import Line, Place
-from gradcheck.numerics.projection import LEAST, Given, Heading, Scalar, unit_of
+from gradcheck.numerics.adaptive_slope import TensorView, slope_search
+from gradcheck.numerics.draw import LEAST_MAGNITUDE, key_of
+from gradcheck.numerics.ray import Given, Heading, Line, Place, Scalar, unit_of
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 
@@ -174,7 +173,7 @@ class Projection:
         """One more direction: three steps and a few more, or the whole ladder."""
         ray, product, norm = self._aligned()
         with ray:
-            rungs = rungs_of(self.site, ray)
+            rungs = slope_search(self.site, ray)
             target = self._target() * (norm or abs(self.site.base))
             slope = rungs.settle(min(target, self._alarm / CLEARLY))
             allowed = ALLOWED * self.site.u * norm
@@ -225,7 +224,7 @@ class Projection:
 
     def lone(self, strike: DirectionalResult) -> float:
         """The error of one element that would be seen for certain, in units of the gradient."""
-        return strike.visible / (LEAST * self.site.ray(strike.heading).unit)
+        return strike.visible / (LEAST_MAGNITUDE * self.site.ray(strike.heading).unit)
 
     def _passed(self) -> Finding:
         seeing = [strike for strike in self.strikes if self._sees(strike)]
@@ -329,7 +328,7 @@ class Projection:
         size = self.site.size
         typical = strike.norm / np.sqrt(SQUARE * size)
         visible = min([s.visible for s in self.strikes if s.ok] or [strike.tolerance])
-        least = float(visible / (LEAST * typical)) if typical else None
+        least = float(visible / (LEAST_MAGNITUDE * typical)) if typical else None
         miss = Miss(
             index=(),
             got=strike.product,

@@ -26,7 +26,14 @@ from gradcheck.judge.black_box import promoted
 from gradcheck.judge.compare import KAPPA, Rules
 from gradcheck.judge.pairs import Pairs, bound_of
 from gradcheck.numerics.arrays import Attrs, as_tuple
-from gradcheck.numerics.direction import FINER, STRIKE, Along, Direction, Slopes, draw_direction
+from gradcheck.numerics.direction import (
+    CONFIRMING_LEVELS,
+    FINER,
+    Along,
+    Direction,
+    Slopes,
+    draw_direction,
+)
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import Point
 from gradcheck.results.finding import Finding
@@ -192,7 +199,7 @@ class Second:
             apart, blur = abs(got.value[0] - want.value[0]), KAPPA * (got.bar[0] + want.bar[0])
             if apart <= bound + blur and max(apart, blur) <= error / SHARPER:
                 return got, want
-            confirmed |= finer >= STRIKE and bool(apart > bound + blur)
+            confirmed |= finer >= CONFIRMING_LEVELS and bool(apart > bound + blur)
         blurred = replace(found[1], bar=np.full_like(found[1].bar, np.inf))
         return found if confirmed else (found[0], blurred)
 

@@ -1,8 +1,8 @@
 """The closed `xp` namespace: one list of functions in every arithmetic, and the floats' own.
 
 A spec's `forward(xp, …)` and `vjp(xp, ct, …)` may call these functions and Python's arithmetic
-operators, nothing else; so one text serves as a float32 implementation, as a float64 forward that
-can be differenced, and as the 50-digit oracle. Structural functions are NumPy's own, which work
+operators only; so one text serves as a float32 implementation, as a float64 forward that can be
+differenced, and as the 50-digit oracle. Structural functions are NumPy's own, which work
 on object arrays; transcendental ones come from mpmath in the 50-digit arithmetic.
 """
 
@@ -28,8 +28,8 @@ DIGITS: Final = 50
 class Arithmetic:
     """One arithmetic: a name, an array dtype, and the functions that a spec may call.
 
-    Subclasses supply the numbers (`asarray`, `const`) and the transcendental functions; what is
-    structure (reshape, sum, matmul, where, …) is written once, here.
+    Subclasses supply the numbers (`asarray`, `const`) and the transcendental functions; structural
+    functions (reshape, sum, matmul, where, …) are written once, here.
     """
 
     name: str
@@ -47,8 +47,8 @@ class Arithmetic:
     power: Callable[[Any, Any], Array]
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse names outside the list, and say where to add them."""
-        if name.startswith("__"):  # protocol look-ups (copy, pickle) must see a plain miss
+        """Refuse names outside the list; the message says where to add them."""
+        if name.startswith("__"):  # copy and pickle expect a plain AttributeError
             raise AttributeError(name)
         raise AttributeError(
             f"`xp.{name}` is not in the namespace; "
@@ -154,7 +154,7 @@ class Arithmetic:
         """Running product along one axis."""
         return self._wrap(np.cumprod(x, axis=axis))
 
-    # ── order (integers: nothing is differentiated through them) ─────────────────────────────
+    # ── order (integers: not differentiated) ─────────────────────────────────────────────────
 
     def argmax(self, x: Array, axis: int) -> NDArray[np.int64]:
         """Position of the first largest element along one axis."""
@@ -337,7 +337,7 @@ class FloatArithmetic(Arithmetic):
     def sqrt_of(self, number: float) -> Any:
         return math.sqrt(number)
 
-    # What np.sum, np.max and np.min come to; finding that out takes them longer than small arrays.
+    # The loops behind np.sum, np.max and np.min, whose dispatch takes longer than small arrays.
 
     def sum(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
         if type(x) is not np.ndarray:

@@ -1,12 +1,12 @@
 """One central pair per colour: a first estimate of a large gradient, at a third of the cost.
 
 A *pilot* of a few colours shows, block by block, how fast the error of a central difference falls
-with its step, and how much rounding is in it; from both follow the step at which one pair per
-colour knows most, and its bar. What the pair does not decide, the triple and the ladder do.
+with its step, and how much rounding is in it; from both follow the best step for one pair per
+colour, and its bar. Elements that the pair leaves open get three steps and the ladder.
 
-Elements that step together do so up or down by a pattern without a rule. If a block answers for
-an element of another one after all (the structure is only as good as its probe), no gradient at
-all, right or wrong, agrees with such differences: they are measured again.
+Elements that step together go up or down by a hash of their number. If a block depends on an
+element of another one after all (the structure is only as good as its probe), its differences
+agree with no gradient, right or wrong, and are measured again.
 """
 
 from __future__ import annotations
@@ -21,49 +21,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics import sparsity
-from gradcheck.numerics.evaluate import Array, Evaluator
+from gradcheck.numerics.evaluate import Array, Evaluator, keep_pages
 from gradcheck.numerics.noise import RELATIVE
-from gradcheck.numerics.pages import keep_pages
 from gradcheck.numerics.sparsity import Structure
 
 Float = NDArray[np.float64]
 
 SMALLEST: Final = 48
-"""Elements of a primal below which the triple costs no more than the pilot."""
+"""Elements of a primal below which three steps of each cost no more than the pilot."""
 TOP: Final = 2.0**-10
 """The pilot's first step, as a part of the primal's largest element."""
 FALL: Final = 16.0
 """How many times smaller each step of the pilot is than the one before."""
 LEVELS: Final = 3
 FINER: Final = 4
-"""Levels that may follow where these are too coarse: rms_norm at 1e-4 has a scale of its own."""
+"""Levels that may follow if these are too coarse: rms_norm at 1e-4 needs shorter steps."""
 COLOURS: Final = 4
-"""Colours that the pilot looks at; where few blocks tell of each, more."""
+"""Colours of the pilot; more if there are few blocks."""
 PER_COLOUR: Final = 256
-"""Of so many colours it looks at one, up to 8 times as many."""
+"""The pilot takes one of this many colours, up to 8 times as many."""
 SMALL: Final = 2.0**-5
-"""The error of a step that is short enough for the law of h², as a part of the slope."""
+"""The largest error, as a part of the slope, of a step in the regime of h²."""
 FALLS: Final = FALL**2 / 4
-"""How far it must fall from there to the next step; or to what is as good as nothing."""
+"""The factor by which it must fall at the next step, unless it falls below TINY."""
 TINY: Final = 2.0**-12
 NOTHING: Final = 2.0**-1022
 ASIDE: Final = np.array([1.0, 0.5, 0.0, -0.25])
-"""Where copies stand, in steps, that only show whether they can be stacked: without symmetry."""
+"""Steps of copies that only show whether copies can be stacked: asymmetric."""
 LUCK: Final = 8.0
-"""How many times better than most a block may look by luck."""
+"""The factor by which a block may look better than most by chance."""
 LEAST: Final = 2.0**-3
-"""What an element's Σ|ct·J| counts for at least, as a part of its block's mean."""
+"""The least Σ|ct·J| of an element, as a part of its block's mean."""
 SAFETY: Final = 6.0
-"""What the third derivative of an element may be, in those that the pilot saw."""
+"""The largest third derivative of an element, as a multiple of those in the pilot."""
 SIGMAS: Final = 3.0
 CANCELS: Final = 4.0
 GATHERED: Final = 1 << 13
-"""Differences that are contracted at once, if a chunk has fewer."""
+"""Differences that are contracted at once; shorter chunks are joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """The gradient of Σ ct·f as one pair per colour shows it: arrays [q, n], in its units.
+    """The gradient of Σ ct·f from one pair per colour: arrays [q, n], in its units.
 
     `bar` is infinite where the pilot found no step. `terms` [n] counts the outputs that an element
     may move, at most.
@@ -79,7 +78,7 @@ class Contraction:
     """Σ ct·Δf over the outputs of each block, for all cotangents at once."""
 
     def __init__(self, shape: Structure, cts: Float) -> None:
-        """Arrange `cts` [q, m] by block, where all that have outputs have the same number."""
+        """Arrange `cts` [q, m] by block, if all nonempty blocks have equally many outputs."""
         self._shape, self._cts = shape, cts
         counts = shape.outputs[shape.present]
         self._uniform = counts.size > 0 and bool((counts == counts[0]).all())
@@ -131,7 +130,7 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
     with np.errstate(all="ignore"):  # steps beyond the domain, and beyond the largest number
         signs = _signs(x.size)
         h = TOP * (float(np.abs(x).max()) or 1.0) / FALL ** np.arange(LEVELS, dtype=np.float64)
-        # Most vectors have one colour: the steps that show the structure are the whole pilot then.
+        # Most vectors have one colour; then the steps that show the structure are the whole pilot.
         step = (h if evaluator.x.ndim == 1 else h[:1])[:, None] * signs
         if evaluator.base.size == 1:
             shape, moved = sparsity.whole(evaluator.x, 1), np.zeros((0, 1))
@@ -195,7 +194,7 @@ class _Pilot:
         return x + step, x - step
 
     def settle(self) -> None:
-        """Where each block follows the law of h², and its noise; finer steps where none does."""
+        """Find each block's steps in the regime of h², and its noise; add finer steps if needed."""
         self._read()
         for _ in range(FINER):
             if self._settled.all():
@@ -213,7 +212,7 @@ class _Pilot:
         self._ok = (worst[:-1] <= SMALL) & (worst[1:] <= np.maximum(worst[:-1] / FALLS, TINY))
         self._settled = settled = self._ok.any(axis=0)
         self._least = least[-2]
-        # What is left of the finest change when its h² is taken away is rounding.
+        # The finest change without its h² term is rounding.
         seen = (change[-1] - change[-2] / FALL**2) * (h[-1] * math.sqrt(2))
         squares = np.where(settled & np.isfinite(seen), seen, 0.0) ** 2
         model = np.where(settled, self._noise, 0.0)
@@ -222,11 +221,11 @@ class _Pilot:
         self._level = np.maximum(ratio * self._noise, np.sqrt(squares.sum(axis=1) / count))
 
     def _law(self) -> tuple[Float, Float]:
-        """Each block's error as a part of its slope, per h², and the longest step it holds for."""
+        """Each block's error, relative to its slope, per h²; its longest step in that regime."""
         first = self._ok.argmax(axis=0)
         longest = self._h[first]
         growth = self._worst[first, np.arange(first.size)] / longest**2
-        # Few colours may make a block look better than it is: it is no outlier without a reason.
+        # With few colours a block may look better than it is by chance.
         usual = _middle(growth[self._settled])
         growth = np.maximum(growth, np.minimum(usual, LUCK * growth))
         settled = self._settled
@@ -239,8 +238,8 @@ class _Pilot:
         h = self._h[1:-1].reshape(-1, 1, 1, 1)
         floor = SIGMAS * (self._level[:, None] / h + RELATIVE * self._u * self._scales[1:-1])
         change = np.abs(self._slopes[1:] - self._slopes[:-1])
-        # The next value has more noise, by which the two may agree: what h⁴ leaves is about the
-        # square of what h² is, as a part of the slope; or, where that happens to vanish, of others.
+        # The next value has more noise, and may agree by chance: relative to the slope, the h⁴ term
+        # is about the square of the h² term; or that of other elements, if this one vanishes.
         part = change[:-1] / self._scales[1:-1]
         usual = _middle(part[np.isfinite(part)])
         fourth = np.fmax(part, usual) ** 2 * self._scales[1:-1] / factor
@@ -292,15 +291,15 @@ def _gathered(chunks: Iterator[tuple[slice, Float]]) -> Iterator[Float]:
 
 
 def _middle(values: Float) -> float:
-    """The upper median; 0 of nothing."""
+    """The upper median; 0 if empty."""
     return float(np.sort(values, axis=None)[values.size // 2]) if values.size else 0.0
 
 
 def _model(sums: Contraction, evaluator: Evaluator, cts: Float) -> Float:
     """Noise of each block if every output is rounded once, [q, blocks].
 
-    What is small by cancelling inside forward has the noise of what cancelled: a block counts for
-    a part of the others at least, the more, the fewer outputs it has.
+    An output that is small by cancellation inside forward has the noise of the cancelling terms: a
+    block counts at least a part of the others, the more, the fewer outputs it has.
     """
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
     squares = sums.by_block((u * cts * evaluator.base) ** 2)
@@ -312,7 +311,7 @@ def _model(sums: Contraction, evaluator: Evaluator, cts: Float) -> Float:
 
 @cache
 def _signs(n: int) -> Float:
-    """±1 for each element, by a hash of its number: the same everywhere."""
+    """±1 for each element, by a hash of its number; equal on every machine."""
     z = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

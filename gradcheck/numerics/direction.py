@@ -5,7 +5,7 @@ their size. The mixed derivative of F along a and b is one stencil of four point
 
     (F(t(a + b)) + F(−t(a + b)) − F(t(a − b)) − F(−t(a − b))) / 4t² = bᵀHa + c·t² + …,
 
-even in t like a central difference, so the same ladder climbs both; its noise goes with 1/t².
+even in t like a central difference, so one ladder serves both; its noise grows as 1/t².
 Directions are in units of each primal's own magnitude; t has no unit.
 """
 
@@ -18,22 +18,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics import noise, richardson
+from gradcheck.numerics import noise, richardson, sparsity
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import noise_lines, noise_stairs
 from gradcheck.numerics.evaluate import REFUSALS, Array, Point, flatten
-from gradcheck.numerics.sparsity import Structure
 
 Float = NDArray[np.float64]
 Direction = tuple[Float | None, ...]
-"""Per primal how far it moves at t = 1, shaped like it; None: it stays."""
+"""Per primal its displacement at t = 1, shaped like it; None: fixed."""
 
 LEVELS: Final = 13
 FINER: Final = (2, 3, 4, 6, 8)
-"""Levels to leave out at the top, where long steps may agree by accident: on both sides of a bend
-they see its mean, to many digits. The derivative is what the shorter ones see."""
-STRIKE: Final = 3
-"""Levels to leave out at least for a second look to confirm the first."""
+"""Levels to leave out at the top, where long steps may agree by accident: across a bend they show
+the mean of both slopes, to many digits. Shorter ones show the derivative."""
+CONFIRMING_LEVELS: Final = 3
+"""The least number of levels to leave out for a second estimate to confirm the first."""
 TOP: Final = 0.5
 """The longest step t: half of each primal's magnitude, or half a unit if that is more."""
 HIGHER: Final = 12
@@ -41,7 +40,7 @@ HIGHER: Final = 12
 NARROW: Final = 2.0**-12
 """Elements whose spread is a smaller part of them count as equal."""
 GLANCE: Final = 2.0**-10
-"""The step at which a slope's order of magnitude is seen."""
+"""The step that shows a slope's order of magnitude."""
 ARGUMENTS: Final = 4.0
 """Roundings of the arguments themselves (x + t·a), in units of u·|x|."""
 
@@ -54,7 +53,7 @@ def draw_direction(draw: Draw, primals: Sequence[Array], only: Collection[int]) 
 
 
 def magnitude(x: Array) -> float:
-    """How far a primal's elements lie apart (1000 ± 3: 3); where they do not, how large they are.
+    """The spread of a primal's elements (1000 ± 3: 3); their size if they are equal.
 
     Root mean squares, in the primal's units; 1 where all elements are zero.
     """
@@ -77,9 +76,9 @@ def _size(x: Array) -> float:
 class Slopes:
     """Derivatives along one direction: value, error bar and scale Σ|w·Δ|, [q] each.
 
-    `reach` [q] is the largest scale at any step: where a function saturates, what cancels in its
-    derivative shows only from afar. `seen` says whether values exist at the shortest step; a bar
-    is infinite where no step settles.
+    `reach` [q] is the largest scale at any step: where a function saturates, the terms that cancel
+    in its derivative show only at long steps. `seen`: values exist at the shortest step. A bar is
+    infinite if no step settles.
     """
 
     value: Float
@@ -93,7 +92,7 @@ class Along:
     """A forward along directions through its primals.
 
     Raises:
-        Exception: whatever forward raises at the point itself.
+        Exception: any exception of forward at the point itself.
     """
 
     def __init__(self, point: Point) -> None:
@@ -109,7 +108,7 @@ class Along:
     def slopes(self, direction: Direction, weights: Float | None = None, finer: int = 0) -> Slopes:
         """Slopes of Σ w·f for rows w of `weights` [q, m]; of each output, [m], without.
 
-        `finer` leaves out so many of the longest steps.
+        `finer` is the number of longest steps to leave out.
         """
         t = self.steps(direction)[finer:]
         ends = [self.values(direction, sign * t) for sign in (1.0, -1.0)]
@@ -121,7 +120,7 @@ class Along:
     def spread(self, direction: Direction, draw: Draw, flips: int) -> Float:
         """Root mean square of each output's slope, [m], over random signs of `direction`: √Σ(J·d)².
 
-        It is what the terms of a slope measure before they cancel, roughly.
+        It is roughly the size of a slope's terms before they cancel.
         """
         total = np.zeros(self.base.size)
         for _ in range(flips):
@@ -144,7 +143,7 @@ class Along:
             return self._climb(curved, scale, blur, self.noise(weights), t**2, far[0])
 
     def _coarseness(self, direction: Direction) -> float:
-        """The largest ratio of a primal that moves to how far it moves: what x + t·a rounds."""
+        """The largest ratio of a moving primal to its displacement, by which x + t·a is rounded."""
         pairs = zip(self.point.primals, direction, strict=True)
         ratios = [_size(p) / magnitude(p) for p, d in pairs if d is not None]
         return max(1.0, *ratios)
@@ -160,10 +159,10 @@ class Along:
     def _climb(
         self, slopes: Float, scale: Float, blur: Float, noise: Float, h: Float, values: Float
     ) -> Slopes:
-        """The ladder over all steps; `blur` [s, q], in units of u, is what x + t·a rounds away."""
-        value, _ = richardson.climb(slopes, scale, noise, h, self._u)
+        """The ladder over all steps; `blur` [s, q], in units of u, is the rounding of x + t·a."""
+        value, _ = richardson.best(slopes, scale, noise, h, self._u)
         rounding = ARGUMENTS * self._u * _beside(blur, slopes, value)
-        value, bar = richardson.climb(slopes, scale, noise + rounding, h, self._u)
+        value, bar = richardson.best(slopes, scale, noise + rounding, h, self._u)
         seen = bool(np.isfinite(values[-1]).all())
         reach = np.max(np.where(np.isfinite(scale), scale, 0.0), axis=0)
         return Slopes(value, bar, _beside(scale, slopes, value), reach, seen)
@@ -196,7 +195,9 @@ class Along:
         modelled = noise.modelled(self.base, weights, self._u, self._stairs)
         unit = noise.unit_of(modelled)
         together = unit * np.sqrt(((modelled / unit) ** 2).sum(axis=1))
-        measured = noise.measured(self._lines, _whole(self.base.size), weights)[:, 0]
+        measured = noise.measured(
+            self._lines, sparsity.whole(np.zeros(1), self.base.size), weights
+        )[:, 0]
         out = np.maximum(together, measured)
         return out
 
@@ -210,7 +211,7 @@ def _weighted(change: Float, weights: Float | None, width: Float) -> tuple[Float
 
 
 def _beside(scale: Float, slopes: Float, value: Float) -> Float:
-    """The scale [q] at the step whose slope is closest to the value settled on."""
+    """The scale [q] at the step whose slope is closest to the final value."""
     apart = np.abs(slopes - value)
     level = np.argmin(np.where(np.isfinite(apart), apart, np.inf), axis=0)[None]
     found = np.take_along_axis(scale, level, 0)[0]
@@ -226,18 +227,3 @@ def _combined(a: Direction, b: Direction, sign: float) -> Direction:
         return x + sign * y
 
     return tuple(total(x, y) for x, y in zip(a, b, strict=True))
-
-
-def _whole(outputs: int) -> Structure:
-    """All outputs in one block."""
-    count = min(outputs, 1)
-    return Structure(
-        grid=np.zeros((1, 1), dtype=np.int64),
-        owner=np.zeros(outputs, dtype=np.int64),
-        order=np.arange(outputs, dtype=np.int64),
-        starts=np.zeros(count, dtype=np.int64),
-        present=np.zeros(count, dtype=np.int64),
-        outputs=np.full(1, outputs),
-        axes=(0,),
-        lengths=(1,),
-    )

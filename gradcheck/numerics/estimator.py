@@ -1,9 +1,9 @@
-"""The true gradient of one primal, as an estimate that can be made better where that matters.
+"""The true gradient of one primal, as an estimate that is refined where the comparison asks.
 
-Tiers, each with its own error bar: where a primal is large and somebody waits, the screen (every
-element, one pair); the triple (every element, cheap, or those that the screen leaves), the ladder
-(elements on which the triple does not settle the matter), and whatever certain source the caller
-has (the 50-digit oracle, through `settle`).
+Tiers, each with its own error bar: the coarse pass (one pair of steps per element of a large
+primal), three steps (all elements, or those that the coarse pass leaves open), the ladder of all
+steps (elements that three steps leave open), and a certain source of the caller's, such as the
+50-digit oracle, through `settle`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Estimate:
 
     Shapes: all [q, n]; `terms` is [n]. Units: the gradient's. `bar` is the error bar of `value`
     (infinite: unknown), `scale` is Σ |ct·J|, what absolute errors are measured against, and
-    `terms` counts the outputs that the element can move. `screened` [n] are the elements of which
-    one pair of steps is all that was looked at.
+    `terms` counts the outputs that the element can move. `screened` [n] marks the elements known
+    from one pair of steps only.
     """
 
     value: Float
@@ -50,7 +50,7 @@ class Estimate:
 
 
 def certain(value: Float, bar: Float | None = None) -> Estimate:
-    """Gradients [q, n] of one output that a certain source gives: known to their last digit.
+    """Gradients [q, n] of one output from a certain source: known to the last digit.
 
     `bar`, where it is wider, is their error bar.
     """
@@ -64,17 +64,17 @@ def certain(value: Float, bar: Float | None = None) -> Estimate:
 
 
 class NoiseProbe:
-    """Forward's values at a point, and what those near it show of rounding; once somebody asks."""
+    """Forward's values at a point, and the rounding of those near it; computed on demand."""
 
     def __init__(self, point: Point, outputs: Sequence[Array] | None = None) -> None:
-        """Ask nothing yet; `outputs` at the point may be known."""
+        """Evaluate nothing; `outputs` at the point may be known."""
         self._point = point
         if outputs is not None:
             self.outputs = outputs
 
     @cached_property
     def outputs(self) -> Sequence[Array]:
-        """At the point itself."""
+        """Forward's values at the point."""
         with np.errstate(all="ignore"):
             return self._point.forward(*(p.copy() for p in self._point.primals))
 
@@ -95,7 +95,7 @@ def noise_lines(point: Point) -> Float:
 
 
 def noise_stairs(point: Point) -> Float:
-    """Rounding that forward's values show of themselves, [m], in units of u: `noise.staircase`."""
+    """Rounding of forward's values, [m], in units of u; see `noise.staircase`."""
     rng = np.random.Generator(np.random.Philox(key=key_of("stairs")))
     with np.errstate(all="ignore"):
         outputs = flatten(point.forward(*(p.copy() for p in point.primals)))
@@ -107,8 +107,8 @@ class Differences:
 
     `cts` is [q, m]: one row per cotangent over all outputs, flattened. The estimate starts with
     the triple; `refine` improves elements by the ladder, `settle` overrules them. `reach` [q, n]
-    is the largest Σ |ct·Δf|/h that the ladder saw at any step: where forward saturates, J says
-    nothing of the numbers that cancel in it, but the slopes from afar do.
+    is the largest Σ |ct·Δf|/h of the ladder at any step: where forward saturates, J does not show
+    the size of the numbers that cancel in it, but slopes at long steps do.
     """
 
     def __init__(
@@ -120,13 +120,13 @@ class Differences:
         rounding: Float | None = None,
         known: Estimate | None = None,
     ) -> None:
-        """Probe the structure, choose a step, and run the triple.
+        """Probe the structure, choose a step, and take three steps of every element.
 
         `lines` show the noise (see `noise_lines`); `rounding` [m], where it is known, is the
         error that forward's values have collected, in units of u. A `NoiseProbe` stands for both:
-        then a large primal is screened, and nothing is asked about noise before that leaves
-        something open. Where the gradient is `known` already, it is the estimate, and forward is
-        differenced only for what somebody wants to see of it.
+        then a large primal gets the coarse pass first, and noise is measured only if that leaves
+        elements open. If the gradient is `known`, it is the estimate, and forward is differenced
+        only by `seen_at`.
         """
         self._index = index
         x = point.primals[index]
@@ -161,13 +161,13 @@ class Differences:
 
     @cached_property
     def structure(self) -> Structure:
-        """Which outputs move with which elements, as every kind of probe shows it."""
+        """Which outputs move with which elements, by every kind of probe."""
         self.evaluator.be_sure()
         rng = np.random.Generator(np.random.Philox(key=key_of("difference", self._index)))
         return sparsity.find(self.evaluator, rng)
 
     def sharpen(self, elements: NDArray[np.int64]) -> bool:
-        """Run the triple for `elements` that were only screened; says whether there were any."""
+        """Take three steps of those `elements` that were only screened; True if there were any."""
         estimate = self.estimate
         asked = np.zeros(estimate.size, dtype=bool)
         asked[elements] = True
@@ -180,10 +180,12 @@ class Differences:
         noise, terms = self._noise_of(colours)
         value, bar, scale = (
             found.reshape(len(self.cts), -1)
-            for found in richardson.triple(self.evaluator, shape, self.cts, noise, self._u, colours)
+            for found in richardson.three_step(
+                self.evaluator, shape, self.cts, noise, self._u, colours
+            )
         )
         bar = bar + self._faint
-        mine = asked[cells]  # what the screen settled stays as it was judged
+        mine = asked[cells]  # elements that the screen settled keep their values
         cells = cells[mine]
         estimate.value[:, cells], estimate.bar[:, cells] = (
             value[:, mine],
@@ -195,7 +197,7 @@ class Differences:
         return True
 
     def refine(self, elements: NDArray[np.int64]) -> bool:
-        """Run the ladder for `elements`; says whether there was anything new to learn."""
+        """Run the ladder for `elements`; False if it has run for all of them."""
         fresh = elements[~self._laddered[elements]]
         if fresh.size == 0:
             return False
@@ -207,7 +209,7 @@ class Differences:
         new_bar = new_bar + self._faint
         old = self.estimate
         screened = (np.zeros(old.size, dtype=bool) | old.screened)[cells]
-        # All steps know more than three. (What the screen settled stays as it was judged.)
+        # All steps know more than three. Elements that the screen settled keep their values.
         better = np.isfinite(new_bar) & ~old.settled[:, cells] & ~screened
         old.value[:, cells] = np.where(better, new_value, old.value[:, cells])
         old.bar[:, cells] = np.where(better, new_bar, old.bar[:, cells])
@@ -218,14 +220,14 @@ class Differences:
         return True
 
     def _climbed(self, colours: NDArray[np.int64]) -> tuple[Float, Float, Float]:
-        """Values, bars and the largest scales [q, c, blocks] of `colours`, by the best ladder."""
+        """Values, bars and the largest scales [q, c, blocks] of `colours`, from all steps."""
         noise, _ = self._noise_of(colours)
         best: tuple[Float, Float, Float] | None = None
         known = np.zeros(noise.shape)
-        for h in richardson.runs(self.evaluator.x, richardson.LADDER_LEVELS):
+        for h in richardson.step_ranges(self.evaluator.x, richardson.LADDER_LEVELS):
             found = richardson.central(self.evaluator, self.structure, self.cts, colours, h)
             slopes, scales, rough, even = found
-            value, bar = richardson.climb(slopes, scales, noise, h, self._u, rough)
+            value, bar = richardson.best(slopes, scales, noise, h, self._u, rough)
             bar = np.where(richardson.bent(even), np.inf, bar)
             seen = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
             known = np.maximum(known, seen)
@@ -237,7 +239,7 @@ class Differences:
     def seen_at(self, row: int, element: int, h: Float) -> tuple[Float, Float]:
         """Plain central differences [s] of one element for one cotangent, at steps `h` [s].
 
-        With them what rounding explains of each, [s]; both nan where there is no difference.
+        With the rounding error of each, [s]; both NaN where there is no difference.
         """
         (place,) = np.argwhere(self.structure.grid == element)[:1]
         colours = place[:1]
@@ -249,7 +251,7 @@ class Differences:
         return slopes[at], np.where(np.isfinite(slopes[at]), floor[at], np.nan)
 
     def settle(self, values: Float, which: Mask) -> None:
-        """Overrule the elements `which` [q, n] by certain `values` [q, n]."""
+        """Replace the elements `which` [q, n] by certain `values` [q, n]."""
         estimate = self.estimate
         estimate.value[which] = values[which]
         estimate.bar[which] = np.abs(values[which]) * np.finfo(np.float64).eps
@@ -273,7 +275,7 @@ class Differences:
         )
         if size == 0:
             return estimate
-        value, bar, scale = richardson.triple(
+        value, bar, scale = richardson.three_step(
             self.evaluator, self.structure, self.cts, noise, self._u, every
         )
         estimate.value = self.structure.by_element(value)
@@ -292,7 +294,7 @@ class Differences:
 
     @cached_property
     def _noise(self) -> tuple[Float, NDArray[np.int64], Mask]:
-        """Room for what `_noise_of` finds out, and for which colours it is known."""
+        """Storage for `_noise_of`, and which colours it holds."""
         shape = self.structure
         out = np.empty((len(self.cts), shape.colours, shape.blocks))
         terms = np.empty((shape.colours, shape.blocks), dtype=np.int64)
@@ -318,11 +320,11 @@ class Differences:
         unit = noise.unit_of(modelled)
         squares = (modelled / unit)[:, None, :] ** 2
         for rows, values in self.evaluator.sweep(colours.size, poison):
-            # NaN finds the outputs that an element can move, saturated ones included. Where
-            # forward swallows NaN (a comparison, a refusal) every output is assumed to move.
+            # NaN reaches the outputs that an element can move, saturated ones included. If forward
+            # drops NaN (a comparison, an exception), every output is assumed to move.
             moves = np.isnan(values) & finite
-            blind = ~moves.any(axis=1) | ~np.isfinite(values).any(axis=1)
-            moves[blind] = finite
+            unreached = ~moves.any(axis=1) | ~np.isfinite(values).any(axis=1)
+            moves[unreached] = finite
             terms[rows] = shape.by_block(moves.astype(np.int64))
             total = shape.by_block(moves[None] * squares)
             out[:, rows] = np.maximum(
@@ -332,9 +334,9 @@ class Differences:
 
 
 def _faint(x: Array, cts: Float) -> Float:
-    """Slopes [q, 1] that forward's values cannot show: those which end below the least number.
+    """Slopes [q, 1] below which forward's values underflow; 0 unless the primal is tiny.
 
-    The square of 1e-200 is 0, and so is that of its neighbours. Of larger primals it is nothing.
+    The square of 1e-200 is 0, and so are the squares of its neighbours.
     """
     tiny = float(np.finfo(x.dtype).tiny)
     largest = float(np.max(np.abs(x), initial=0.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ Array = NDArray[Any]
 Function = Callable[..., tuple[Array, ...]]
 CHUNK_BYTES: Final = 512 * 1024  # measured: within 12% of the best chunk on every operator tried
 REFUSALS: Final = (Exception, SystemExit)
-"""What a forward raises away from its primals, whatever it is, says that it refuses the point."""
+"""Exceptions by which a forward refuses a point away from its primals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Point:
 
     `forward(*primals)` returns a tuple of floating arrays and may be called with any floating
     primal perturbed. `core_ranks`, where known, counts each primal's core axes (gufunc notation).
-    `watch` is told how far sweeps over copies are.
+    `watch` shows the progress of sweeps over copies.
     """
 
     forward: Function
@@ -49,15 +50,15 @@ def flatten(outputs: Sequence[Array]) -> NDArray[np.float64]:
 class Evaluator:
     """`forward` as a function of one primal, at many copies of it at once.
 
-    It finds out by itself whether copies can be stacked on a leading axis: it evaluates two
-    stacked copies and the same two one by one, and stacks only where every bit agrees.
+    Copies are stacked on a leading axis if two stacked copies give bit by bit the values of the
+    same two copies one by one.
     """
 
     def __init__(self, point: Point, index: int, outputs: Sequence[Array] | None = None) -> None:
         """Find a layout for primal `index` of `point`.
 
-        Where `outputs` of forward at the point are given, they are believed, and the layout is
-        found at the first copies that `first_values` is asked for.
+        If `outputs` of forward at the point are given, they are trusted, and `first_values` finds
+        the layout.
         """
         self.point = point
         self.index = index
@@ -94,17 +95,17 @@ class Evaluator:
             self.point.watch.show(rows.stop, count)
 
     def first_values(self, copies: Array, still: int) -> NDArray[np.float64]:
-        """`values`, and a layout for all that follow: the first that gets copy `still` right.
+        """`values` at first copies; chooses the first layout that gets copy `still` right.
 
-        That is the primal itself, whose values are known: they must come out bit by bit. All
-        others are to be moved, and not to cancel in a mean. It stands well inside: forward's own
-        x[0] or x[−1] would be the same copy for all, and right for that one. Before anything is
-        blamed on what the layout shows, `be_sure`.
+        Copy `still` is the primal itself, whose known values must come out bit by bit. All others
+        must be moved, and must not cancel in a mean. `still` must not be the first or last copy: a
+        forward that reads x[0] or x[−1] would give that copy's right values for all. Call `be_sure`
+        before a result of this layout counts against a gradient.
         """
         for layout in self._layouts():
             try:
                 values = self._stacked(copies, layout)
-            except REFUSALS:  # a layout that the function refuses is no layout
+            except REFUSALS:  # try the next layout
                 continue
             if _same(values[still], self.base) and self._sees(values[0], copies[0]):
                 self.layout, self._sure = layout, False
@@ -112,10 +113,10 @@ class Evaluator:
         return self.values(copies)
 
     def _sees(self, values: NDArray[np.float64], copy: Array) -> bool:
-        """Whether these are the values at a moved copy.
+        """Whether `values` are those at a moved copy.
 
-        That is asked where the primal proves little: where nothing else comes out, or zeros do,
-        which may hide a factor from another copy.
+        Evaluated where the primal proves little: if `values` equal the base's, or the base has
+        zeros, which may hide a factor from another copy.
         """
         if values.tobytes() != self.base.tobytes() and self.base.all():
             return True
@@ -123,7 +124,7 @@ class Evaluator:
         return alone is not None and _same(flatten(alone), values)
 
     def be_sure(self) -> None:
-        """Find the layout anew, as it is found where no first copies showed one."""
+        """Replace a layout that `first_values` chose by one that two random copies prove."""
         if not self._sure:
             self.layout, self._sure = self._find_layout(), True
 
@@ -133,11 +134,11 @@ class Evaluator:
         """Yield f(above) − f(below), [k, m], for chunks of the rows of `cells` [c, blocks].
 
         A row's elements (flat indices) move together, to `above` and `below`, [c, blocks] too.
-        One buffer serves all chunks: of a primal that two copies fill, writing the copies costs
-        more than evaluating them.
+        One buffer serves all chunks: if two copies fill a chunk, writing them costs more than
+        evaluating them.
         """
         n, count = self.x.size, len(cells)
-        # Forward's own arrays are about as large as the largest that it gets or gives.
+        # Forward's temporaries are about as large as its largest input or output.
         largest = max([self.base.size, *(p.size for p in self.point.primals)])
         width = 2 * self.x.itemsize * max(largest, 1)
         step = min(max(1, CHUNK_BYTES // width), count)
@@ -164,12 +165,12 @@ class Evaluator:
     def values(self, copies: Array, *, owned: bool = True) -> NDArray[np.float64]:
         """Outputs [k, m] at `copies[k, *shape]`; NaN where forward refuses a point.
 
-        Unless they are to be `owned`, they may lie in memory that forward uses again.
+        Unless `owned`, they may lie in memory that forward reuses.
         """
         if self.layout is not None:
             try:
                 return self._stacked(copies, self.layout, owned=owned)
-            except REFUSALS:  # one of the copies provokes it: look one by one
+            except REFUSALS:  # at one of the copies: evaluate one by one
                 pass
         rows = np.empty((len(copies), self.base.size))
         for k, copy in enumerate(copies):
@@ -218,15 +219,15 @@ class Evaluator:
                 stacked = self._stacked(copies, layout)
                 if _same(stacked, expected) and self._stays_still(rng):
                     return layout
-            except REFUSALS:  # a layout that the function refuses is no layout
+            except REFUSALS:  # try the next layout
                 continue
         return None
 
     def _stays_still(self, rng: np.random.Generator) -> bool:
-        """Whether each output that a stack has one value of is that a long way off, too.
+        """Whether each output with one value for the whole stack keeps it far from the primal.
 
-        It is right only where the primal does not matter: two that are rounded to a few digits may
-        be equal otherwise.
+        One value is right only if the output does not depend on the primal; rounded to a few
+        digits, outputs at neighbouring copies may be equal by accident.
         """
         if not any(self._single):
             return True
@@ -254,7 +255,7 @@ class Evaluator:
 
 
 def _same(a: Array, b: Array) -> bool:
-    """Whether all numbers are equal, NaN to NaN; where all bits are, that is seen soonest."""
+    """Whether all numbers are equal, NaN to NaN; comparing bits first is faster."""
     return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=True)
 
 
@@ -298,7 +299,7 @@ def _together(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | Non
         with np.errstate(all="ignore"):
             outputs = point.forward(*stacked)
         return np.concatenate([np.reshape(o, (len(moved[0]), -1)) for o in outputs], axis=1)
-    except REFUSALS:  # a layout that the function refuses is no layout
+    except REFUSALS:  # try the next layout
         return None
 
 
@@ -344,3 +345,17 @@ def _all(point: Point, index: int, copies: Array) -> list[Array]:
     stacked = [np.broadcast_to(p, (count, *p.shape)) for p in point.primals]
     stacked[index] = copies
     return stacked
+
+
+ARENA: Final = 31 << 20
+
+
+@cache
+def keep_pages() -> None:
+    """Let glibc reuse the memory of freed arrays.
+
+    By default it maps arrays above 128 KiB to fresh pages, which the kernel must clear each time (a
+    third of a large sweep). Freeing one unused block of 31 MiB raises the thresholds to that size
+    for the life of the process. No effect with other allocators.
+    """
+    np.empty(ARENA, dtype=np.uint8)

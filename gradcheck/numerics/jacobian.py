@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,16 @@ LEVELS: Final = 11
 """Steps of each element, each a quarter of the last: from an eighth of the primal's magnitude down
 to 1e-7 of it."""
 BENT: Final = 0.01
-"""What the slopes of both sides may differ by, as a part of the steepest, where there is none."""
+"""Difference of both sides' slopes, as a part of the steepest, above which there is a kink."""
 EVALUATIONS: Final = 2 * LEVELS
-"""Of forward, for each element that shares an output with another."""
+"""Evaluations of forward for each element that shares an output with another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jacobian:
     """∂(all outputs)/∂(one primal) and its error bars, both [m, n]; how the elements mix.
 
-    A bar is infinite where nothing is known: at a kink, at the end of forward's domain.
+    A bar is infinite where the slope is unknown: at a kink, at the end of forward's domain.
     """
 
     value: Float
@@ -41,7 +41,7 @@ def jacobian(point: Point, index: int, blur: Float, mixing: Structure | None = N
     """The slopes of all outputs in the elements of primal `index`.
 
     `blur` [m] is the noise of each output, one standard deviation (see `noise.per_output`);
-    `mixing` what another point of the same forward has shown of its structure. Elements that share
+    `mixing` its structure, if another point of the same forward has shown it. Elements that share
     no output are moved together. Cost: `EVALUATIONS` of forward for each of the others.
     """
     evaluator = Evaluator(point, index)
@@ -58,7 +58,7 @@ def jacobian(point: Point, index: int, blur: Float, mixing: Structure | None = N
     slopes, bent = _slopes(evaluator, mixing, moved, places, h)
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
     with np.errstate(all="ignore"):
-        found, its_bar = richardson.climb(
+        found, its_bar = richardson.best(
             slopes, np.abs(slopes), np.broadcast_to(blur[moved], places.shape), h, u
         )
     value[moved, places] = found
@@ -75,33 +75,20 @@ def _slopes(
 ) -> tuple[Float, NDArray[np.bool_]]:
     """Central differences [s, c, moved], NaN where a step vanishes in rounding; and kinks.
 
-    A kink [c, moved] is where the slopes of both sides differ however small the step: a symmetric
-    difference does not show it.
+    A kink [c, moved] is where the slopes of both sides differ however small the step; a symmetric
+    difference hides it.
     """
-    x = evaluator.x.reshape(-1)
-    ends = (x + np.array([1.0, -1.0])[:, None, None] * h[:, None]).astype(x.dtype)  # [2, s, n]
-    gaps = ends[0].astype(np.float64) - ends[1].astype(np.float64)
-    gaps = np.where(gaps > 0, gaps, np.nan)
+    widths, values_of = richardson.pairs(evaluator, mixing.grid, h)
     out = np.empty((h.size * mixing.colours, moved.size))
     bends = np.empty_like(out)
     base = evaluator.base[moved]
-
-    def fill(rows: slice, copies: NDArray[Any]) -> None:
-        # Copies come in pairs: step s and colour c upwards, then downwards.
-        flat = copies.reshape(len(copies), -1)
-        pairs, side = np.divmod(np.arange(rows.start, rows.stop), 2)
-        s, c = np.divmod(pairs, mixing.colours)
-        at = mixing.grid[c]
-        flat[np.arange(len(flat))[:, None], at] = ends[side[:, None], s[:, None], at]
-
-    for both, values in evaluator.sweep(2 * len(out), fill, group=2):
-        rows = np.arange(both.start // 2, both.stop // 2)
-        s, c = np.divmod(rows, mixing.colours)
+    for rows, *ends in values_of:
+        s, c = np.divmod(np.arange(rows.start, rows.stop), mixing.colours)
+        width = widths[s[:, None], places[c]]
         with np.errstate(all="ignore"):
-            above, below = values[0::2][:, moved], values[1::2][:, moved]
-            gap = gaps[s[:, None], places[c]]
-            out[rows] = (above - below) / gap
-            bends[rows] = np.abs((above - base) + (below - base)) / gap
+            above, below = (values[:, moved] for values in ends)
+            out[rows] = (above - below) / width
+            bends[rows] = np.abs((above - base) + (below - base)) / width
     shape = (h.size, mixing.colours, moved.size)
     slopes, bends = out.reshape(shape), np.nan_to_num(bends.reshape(shape), nan=np.inf)
     steepest = np.max(np.where(np.isfinite(slopes), np.abs(slopes), 0.0), axis=0)

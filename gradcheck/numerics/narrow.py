@@ -1,7 +1,7 @@
 """Types with fewer bits of mantissa than the dtype judged, and numbers rounded to them.
 
 A kernel that computes in such a type is exact wherever its numbers happen to fit, so every gradient
-is judged at numbers that fill the mantissa (ADR 42). What is left of a number in each type:
+is judged at numbers that fill the mantissa (ADR 42). The types:
 
 * TF32 (NVIDIA A100 and later, inside matrix products): 11 significant bits, float32's exponents
 * float16: 11 bits, exponents from −14 to 15 (65,504 is its largest number)
@@ -42,7 +42,7 @@ class Narrow:
         return short(given, self.bits)
 
     def held(self, values: ArrayLike) -> Array:
-        """`values` rounded so, in the dtype that they have; what is no float stays as it is."""
+        """`values` rounded likewise, in their own dtype; integers are returned unchanged."""
         given = np.asarray(values)
         return self.rounded(given).astype(given.dtype) if given.dtype.kind == "f" else given
 
@@ -64,9 +64,9 @@ RESULT: Final = "result"
 PRODUCTS: Final = "products"
 SUMS: Final = "sums"
 KEPT: Final = (PRODUCTS, SUMS)
-"""What is rounded inside, as it arises."""
+"""Intermediate results, rounded as they arise."""
 WHAT: Final = (OPERANDS, COTANGENT, RESULT, *KEPT)
-"""What code may round to a narrower type: what it gets, gives or keeps."""
+"""Values that code may round to a narrower type: inputs, results, intermediates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Narrowing:
 
     @property
     def name(self) -> str:
-        """As certificates have it: "operands-tf32"."""
+        """Its name in certificates: "operands-tf32"."""
         return f"{self.what}-{self.type.name}"
 
     def below(self, dtype: str) -> bool:
-        """Whether code of `dtype` would lose bits so."""
+        """Whether code of `dtype` would lose bits."""
         return self.type.bits < BITS[dtype]
 
 
@@ -138,13 +138,13 @@ class Scattered:
             return np.asarray(moved.astype(self.dtype), dtype=np.float64)
 
     def held(self, values: ArrayLike) -> Array:
-        """The same; what is no float stays as it is."""
+        """`values` rounded likewise; integers are returned unchanged."""
         given = np.asarray(values)
         return self.rounded(given) if given.dtype.kind == "f" else given
 
 
 class _Kept(np.ndarray[Any, Any]):
-    """Values of which products, or sums, are rounded as they arise."""
+    """Values whose products, or sums, are rounded as they arise."""
 
     products: Narrow | None = None
     sums: Narrow | Scattered | None = None
@@ -168,21 +168,21 @@ class _Kept(np.ndarray[Any, Any]):
         return self.sums if ufunc is np.add and method != "__call__" else None
 
     def holding(self, made: Any, kept: Narrow | Scattered | None) -> Any:
-        """A result as an array of this kind; what is no float stays as it is."""
+        """A floating result as an array of this class; others are returned unchanged."""
         out = np.asarray(made)
         if out.dtype.kind != "f":
             return out
         return (out if kept is None else kept.held(out)).view(type(self))
 
     def matrix_product(self, x: Any, y: Any) -> Any:
-        """x·y; where products are kept, the sum of each of them as it is kept."""
+        """x·y, with each product rounded if products are kept narrow."""
         if self.products is None or x.ndim < 2 or y.ndim < 2:
             return np.matmul(x, y)
         return self.products.held(x[..., :, :, None] * y[..., None, :, :]).sum(axis=-2)
 
 
 class _Everything(_Kept):
-    """Values of which whatever is computed of them is rounded as it arises."""
+    """Values of which every result is rounded as it arises."""
 
     def rounds(self, ufunc: Any, method: str) -> Narrow | Scattered | None:
         return self.sums
@@ -235,13 +235,13 @@ class NarrowArithmetic(FloatArithmetic):
 
 
 class ScatteredArithmetic(NarrowArithmetic):
-    """float64 of which every result is rounded at random to what a narrower dtype holds.
+    """float64 whose every result is rounded at random to a narrower dtype.
 
     Sums are rounded once, at their end: a kernel keeps them in float32.
     """
 
     def __init__(self, dtype: np.dtype[Any], draws: np.random.Generator) -> None:
-        """Set up the arithmetic of `dtype`; `draws` says which way a number goes."""
+        """Set up the arithmetic of `dtype`; `draws` chooses the direction of each rounding."""
         super().__init__()
         self.name = "scattered"
         self._sums = kept = Scattered(dtype, draws)

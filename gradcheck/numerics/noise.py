@@ -1,8 +1,8 @@
-"""How much of a forward's value is rounding: a model, and a measurement that overrules it.
+"""The rounding noise of a forward's values: a model, and a measurement that overrules it.
 
-The model u·‖ct·f‖ misses what cancels inside forward (layer_norm at 1000, a float32 table
-behind a float64 face). The measurement looks at forward on short lines, where any smooth
-function is a quintic: what the quintic leaves is noise (after Moré & Wild 2011).
+The model u·‖ct·f‖ misses cancellation inside forward (layer_norm at 1000, a float32 table behind a
+float64 interface). The measurement evaluates forward on short lines, where any smooth function is
+close to a quintic: the residual of a quintic fit is noise (after Moré & Wild 2011).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ entries). It is odd, so that no table in steps of a power of two hides between i
 small that the line's sixth power vanishes in rounding, also for a function of x − 1000."""
 BREAK: Final = 16.0
 """How many times more the longer line must show than the shorter, and than a fit with one kink
-leaves, for that kink to be the reason."""
+leaves, to be explained by that kink."""
 SLANTS: Final = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0])
-"""Units in which elements move. Equal ones would leave a mean where it is, and its rounding."""
+"""Units by which elements move. Equal ones would leave a mean, and its rounding, unchanged."""
 DEGREE: Final = 5
 LINES: Final = 2
 REACH: Final = {"float64": 2.0**-8, "float32": 2.0**-7}
-"""Half the length of the line on which staircases are looked for, as a part of each element."""
+"""Half the length of the line that shows staircases, as a part of each element."""
 JUMP: Final = 2.0**-12
-"""What is higher than this part of forward's largest value is a jump, and no rounding."""
+"""A change above this part of forward's largest value is a jump, not rounding."""
 STAIR: Final = 512.0
-"""A step is at most so many u of forward's largest value: what is higher is no rounding."""
+"""The highest step of rounding, in units of u of forward's largest value."""
 FAR: Final = 2.0**300
-"""Numbers from its inverse to here have squares, and sums of squares, that are numbers."""
+"""Numbers between its inverse and it have squares that neither overflow nor underflow."""
 LOSES: Final = 16.0
 """Units of u of a value above which its collected rounding replaces the model."""
 RELATIVE: Final = 128.0
@@ -77,8 +77,8 @@ def staircase(
     """Rounding that each output has collected, `[m]`, in units of u, as far as values show it.
 
     A forward that cancels inside (1 + tanh far out) is a staircase whose steps may be longer than
-    the lines above. On a longer one it shows as what neither a cubic nor a quintic explains, one
-    as little as the other; a smooth function is explained the better, the higher the degree.
+    the lines above. On a longer line, cubic and quintic fits leave about the same residual of it;
+    a smooth function is fitted better by the higher degree.
     """
     dtype = next(p.dtype for p in point.primals if p.dtype.kind == "f")
     u = float(np.finfo(dtype).eps) / 2
@@ -114,7 +114,7 @@ def measured(
 def per_output(values: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Standard deviation of each output, `[m]`; zeros where `lines` measured no rounding.
 
-    A line that crosses a jump of forward shows the jump, which is no rounding.
+    A line that crosses a jump of forward shows the jump, which is not rounding.
     """
     if values.shape[-1] != outputs.size:
         return np.zeros(outputs.size)
@@ -131,8 +131,8 @@ def scatter(values: NDArray[np.float64]) -> float:
 def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Noise of `values` [..., 2, 12, k] on the noisier line: [..., k].
 
-    What the longer line shows and the shorter one does not may be a kink that it crosses, which
-    is no noise, however near it is. (A kink at x itself shows on both.)
+    Noise on the longer line alone may be a kink that this line crosses, which is not noise,
+    however near it is. (A kink at x itself shows on both.)
     """
     both = np.moveaxis(values, (-3, -2), (0, 1))
     columns = both.reshape(LINES, LINE.size, -1)
@@ -146,7 +146,7 @@ def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _deviation(values: NDArray[np.float64], degree: int = DEGREE) -> NDArray[np.float64]:
-    """What no polynomial explains of `values` [..., 12, k]: [..., k]."""
+    """The residual deviation of a polynomial fit to `values` [..., 12, k]: [..., k]."""
     residual, _ = _unexplained(values, *_fit(degree))
     deviation = _root(residual, LINE.size - degree - 1)
     return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0))
@@ -157,7 +157,7 @@ def _root(residual: NDArray[np.float64], freedom: int) -> NDArray[np.float64]:
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.sqrt(np.sum(residual**2, axis=-2) / freedom)
         lost = ~np.isfinite(found)
-        if lost.any():  # squares beyond the largest number; or there is no value
+        if lost.any():  # squares overflow, or a value is missing
             largest = np.max(np.abs(residual), axis=-2, keepdims=True)
             part = np.sqrt(np.sum((residual / largest) ** 2, axis=-2) / freedom)
             found = np.where(lost, largest[..., 0, :] * part, found)
@@ -165,14 +165,14 @@ def _root(residual: NDArray[np.float64], freedom: int) -> NDArray[np.float64]:
 
 
 def _beside_kink(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What no cubic with one kink explains of `values` [..., 12, k]: [..., k]."""
+    """The residual deviation of a cubic with one kink fitted to `values` [..., 12, k]: [..., k]."""
     t = LINE / LINE[-1]
     least = np.full((*values.shape[:-2], values.shape[-1]), np.inf)
     for at in range(1, LINE.size):
         residual, coefficients = _unexplained(values, *_fit(3, at))
         jump, bend = coefficients[..., -2, :], coefficients[..., -1, :]
         with np.errstate(divide="ignore", invalid="ignore"):
-            kink = -jump / bend  # where both sides meet: between the two points, or it is a jump
+            kink = -jump / bend  # where both sides meet; a jump, if not between the two points
         met = (t[at - 1] <= kink) & (kink <= t[at])
         deviation = _root(residual, LINE.size - 6)
         least = np.where(met, np.fmin(least, deviation), least)
@@ -198,7 +198,7 @@ def _unexplained(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Residual [..., 12, k] and coefficients of the best fit of `columns` to `values`."""
     with np.errstate(invalid="ignore"):
-        moved = values - values[..., :1, :]  # exact: the fit must not round what is constant
+        moved = values - values[..., :1, :]  # exact: the fit must not round a constant
         coefficients = inverse @ moved
         return moved - columns @ coefficients, coefficients
 
@@ -211,8 +211,8 @@ def modelled(
 ) -> NDArray[np.float64]:
     """Standard deviation of each output's rounding, `[q, m]`.
 
-    It is u·|ct·f|; where forward is known to lose more than 16 such units inside (`rounding` [m],
-    in units of u), as in the tail of 1 + tanh, what it loses.
+    It is u·|ct·f|; or `rounding` [m], the known rounding inside forward in units of u, where that
+    exceeds 16 such units, as in the tail of 1 + tanh.
     """
     size = np.abs(values)
     if rounding is not None:

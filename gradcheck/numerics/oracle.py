@@ -4,7 +4,7 @@ Forward has 25 guard digits, which the difference f(x + h) − f(x − h) uses u
 rounding are both about 1e-50, also where forward cancels inside. One central difference along a
 random direction through all primals certifies the spec's VJP to 30 digits of their sum, that is
 to 25 of every element that makes up 1e-5 of it; the certified VJP gives every element at once.
-Where certification fails, the VJP is wrong and elements are differenced one by one.
+If certification fails, the VJP is wrong, and elements are differenced one by one.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ STEP: Final = "1e-25"
 FINE: Final = ("1e-60", 150)
 """Step and digits beside a kink: float32 has numbers down to 1e-45."""
 ASIDE: Final = "1e-40"
-"""How far from a kink the VJP is asked where it divides by zero on it."""
+"""The distance from a kink at which a VJP is evaluated that divides by zero on it."""
 GUARDED: Final = DIGITS + 25
 """Digits of forward while it is differenced."""
 AGREEMENT: Final = "1e-30"
 """Relative to Σ |g·r| over the direction r."""
 FLOOR: Final = "1e-38"
-"""Relative to Σ |ct·f|: what rounding leaves of a VJP that is exactly zero."""
+"""Relative to Σ |ct·f|: the rounding of a VJP that is exactly zero."""
 
 
 class Operator(Protocol):
@@ -57,7 +57,7 @@ class Agreement:
     """A VJP against the 50-digit difference along one direction r, in units of the slope.
 
     `product` is ⟨g, r⟩, `slope` the central difference, `error` their distance, `allowed` 1e-30 of
-    Σ |g·r| and what rounding leaves of a zero.
+    Σ |g·r| and the rounding of a zero.
     """
 
     product: float
@@ -75,8 +75,8 @@ class Oracle:
     """One operator at one point, in 50-digit arithmetic.
 
     `cts` holds, per cotangent, a tuple of arrays shaped as forward's outputs; `still` marks, per
-    primal, the elements that sit on a kink, which no direction may move, and `close` those that
-    lie nearer to one than the step: they are moved one by one, with a finer step.
+    primal, the elements on a kink, which no direction may move, and `close` those nearer to one
+    than the step, which are moved one by one with a finer step.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Oracle:
         close: Sequence[NDArray[np.bool_] | None] = (),
     ) -> None:
         """Convert the primals exactly."""
-        from gradcheck.numerics.fifty_digits import mp50  # deferred: few runs need the oracle
+        from gradcheck.numerics.fifty_digits import mp50  # deferred: it loads mpmath
 
         self.xp: BigArithmetic = mp50()
         self.operator = operator
@@ -104,7 +104,7 @@ class Oracle:
         """The VJP of every primal, [q, n] each (None: an index), if it is certified; else None."""
         try:
             exact = self._vjps(self.primals)
-        except ZeroDivisionError:  # an infinite slope on a kink: what it is there is not asked
+        except ZeroDivisionError:  # an infinite slope on a kink
             exact = self._vjps(self._beside())
         if not self.certifies(exact):
             return None
@@ -120,7 +120,7 @@ class Oracle:
         return [as_tuple(vjp(xp, ct, *primals, **attrs)) for ct in bare]
 
     def _beside(self) -> list[Array]:
-        """The primals, with what sits on a kink moved off it by 1e-40."""
+        """The primals, with elements on a kink moved off it by 1e-40."""
         aside = self.xp.const(ASIDE)
         return [
             primal if still is None else np.where(still, primal + aside, primal)
@@ -158,7 +158,7 @@ class Oracle:
     def nearby(self, index: int, moves: Float) -> list[Float]:
         """The certified gradients [q, n] of one primal at points beside this one.
 
-        `moves` [k, n] are added to the primal; where the VJP is not certified, nothing is said.
+        `moves` [k, n] are added to the primal; points where the VJP is not certified are left out.
         """
         out = []
         here, still, close = self.primals, self.still, self.close

@@ -5,13 +5,14 @@ removes a·h²: R = (16·D(h/4) − D(h)) / 15. The bar of R is how far R moved 
 (truncation) plus three times the noise over the smallest step (rounding). Steps are realised:
 the divisor is (x + h) − (x − h) as the machine rounded it.
 
-The *pilot* tries many steps on a few elements and picks one step per primal; the *triple* uses
+The *pilot* tries many steps on a few elements and picks one step per primal; `three_step` takes
 it with two smaller ones on every element; the *ladder* takes all steps for the elements on which
-the triple and the analytic gradient disagree, and picks the best for each.
+three steps and the analytic gradient disagree, and `best` picks the best level for each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -27,19 +28,19 @@ RATIO: Final = 4.0
 PILOT_LEVELS: Final = 13
 LADDER_LEVELS: Final = 20
 OWN: Final = 4.0**5
-"""A primal whose largest element is less than so many of the pilot's finest steps has its own."""
+"""A primal whose largest element is below this many of the pilot's finest steps has own steps."""
 TRIPLE: Final = 3
 PILOT_COLOURS: Final = 8
 SIGMAS: Final = 3.0
 HIDDEN: Final = 128.0
-"""Units of u of forward's values below which an even part is rounding."""
+"""An even part below this many units of u of forward's values is rounding."""
 KINK: Final = 8.0
-"""An even part that falls less per step is a kink's."""
+"""An even part that falls by less per step shows a kink."""
 FINE: Final = 4
-"""The finest levels, one of which must show a kink."""
+"""One of this many finest levels must show a kink."""
 FINER: Final = 16.0
 COARSER: Final = 64.0
-"""Levels so many of their bars from the one chosen contradict it (a few, and it was bad luck)."""
+"""Finer and coarser levels contradict the chosen one if they are this many bars away from it."""
 
 
 def top_step(x: Array) -> float:
@@ -52,15 +53,15 @@ def steps(x: Array, levels: int) -> Float:
     return np.asarray(top_step(x) / RATIO ** np.arange(levels), dtype=np.float64)
 
 
-def runs(x: Array, levels: int) -> list[Float]:
-    """`steps`, and where most of a pilot's are longer than the primal, steps of its own size.
+def step_ranges(x: Array, levels: int) -> list[Float]:
+    """`steps`; if most of a pilot's are longer than the primal, also steps of its own size.
 
-    A cube at 1e-15 has other slopes a step of 1e-8 away, and a square hides in its rounding.
+    A cube at 1e-15 has other slopes 1e-8 away, and a square vanishes in rounding there.
     """
     usual = steps(x, levels)
     largest = float(np.max(np.abs(x), initial=0.0))
-    own = 0 < largest < OWN * usual[0] / RATIO**PILOT_LEVELS
-    return [usual, usual * (largest / (2 * usual[0]))] if own else [usual]
+    own_size = 0 < largest < OWN * usual[0] / RATIO**PILOT_LEVELS
+    return [usual, usual * (largest / (2 * usual[0]))] if own_size else [usual]
 
 
 def central(
@@ -72,42 +73,30 @@ def central(
 ) -> tuple[Float, Float, Float, Float]:
     """Central differences of Σ ct·f, and of Σ |ct·f| (the scale), at each step, and their rounding.
 
-    The rounding is that of values which the step makes far larger than they are at x, for the
-    noise at x knows nothing of it: three times u·Σ |ct·f(x ± h)|/h, 0 elsewhere. Last come the even
-    parts, Σ |ct|·|f(x + h) − 2 f(x) + f(x − h)|, 0 where rounding hides them.
+    The rounding covers values that are far larger at x ± h than at x, where noise is measured:
+    three times u·Σ |ct·f(x ± h)|/h, 0 elsewhere. The last result are the even parts,
+    Σ |ct|·|f(x + h) − 2 f(x) + f(x − h)|, 0 where rounding hides them.
 
     Shapes:
         `cts` [q, m], `colours` [c], `h` [s]; results [s, q, c, blocks], in units of the gradient,
         and even parts [s, 1, c, blocks]. Elements whose step vanishes in rounding are NaN.
     """
     cells = structure.grid[colours]  # [c, blocks]
-    x = evaluator.x.reshape(-1)
-    ends = (x + np.array([1.0, -1.0])[:, None, None] * h[:, None]).astype(x.dtype)  # [2, s, n]
-    realised = ends[0].astype(np.float64) - ends[1].astype(np.float64)
-    gaps = np.where(realised > 0, realised, np.nan)[:, cells].reshape(-1, structure.blocks)
-
-    def fill(rows: slice, copies: Array) -> None:
-        # Copies come in pairs: step s and colour c upwards, then downwards.
-        flat = copies.reshape(len(copies), -1)
-        pairs, side = np.divmod(np.arange(rows.start, rows.stop), 2)
-        s, c = np.divmod(pairs, colours.size)
-        at = cells[c]  # [k, blocks]
-        flat[np.arange(len(flat))[:, None], at] = ends[side[:, None], s[:, None], at]
-
+    realised, values_of = pairs(evaluator, cells, h)
+    gaps = realised[:, cells].reshape(-1, structure.blocks)
     slopes = np.empty((len(cts), h.size * colours.size, structure.blocks))
     scales, rough = np.empty_like(slopes), np.zeros_like(slopes)
     even, weights = np.empty((1, *slopes.shape[1:])), np.abs(cts).max(axis=0)
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
     base, sizes = np.abs(evaluator.base), np.abs(cts)[:, None, :]
     usual = LOSES * base
-    for both, values in evaluator.sweep(2 * h.size * colours.size, fill, group=2):
-        rows = slice(both.start // 2, both.stop // 2)
+    for rows, above, below in values_of:
         with np.errstate(all="ignore"):  # steps beyond the domain, and beyond the largest number
-            weighted = cts[:, None, :] * _difference(values[0::2], values[1::2])  # [q, rows, m]
+            weighted = cts[:, None, :] * _difference(above, below)  # [q, rows, m]
             slopes[:, rows] = structure.by_block(weighted) / gaps[rows]
             scales[:, rows] = structure.by_block(np.abs(weighted)) / gaps[rows]
-            far = np.maximum(np.abs(values[0::2]), np.abs(values[1::2]))
-            bent = np.abs(values[0::2] + values[1::2] - 2 * evaluator.base)
+            far = np.maximum(np.abs(above), np.abs(below))
+            bent = np.abs(above + below - 2 * evaluator.base)
             sums = structure.by_block(weights * np.stack([bent, np.fmax(far, base)]))
             even[0, rows] = np.where(sums[0] > HIDDEN * u * sums[1], sums[0], 0.0)
             grown = np.isfinite(far) & (far > usual)
@@ -119,24 +108,54 @@ def central(
     return next(by_step), next(by_step), next(by_step), next(by_step)
 
 
+def pairs(
+    evaluator: Evaluator, cells: NDArray[np.int64], h: Float
+) -> tuple[Float, Iterator[tuple[slice, Float, Float]]]:
+    """Forward's values a step above and below x, for each step of `h` [s] and row of `cells`.
+
+    Elements of one row of `cells` [c, blocks] (flat indices) move together.
+
+    Returns:
+        The realised widths (x + h) − (x − h), [s, n], NaN where rounding absorbs the step; and an
+        iterator over chunks of the s·c pairs, steps outermost: (rows, above [k, m], below [k, m]).
+    """
+    x = evaluator.x.reshape(-1)
+    ends = (x + np.array([1.0, -1.0])[:, None, None] * h[:, None]).astype(x.dtype)  # [2, s, n]
+    widths = ends[0].astype(np.float64) - ends[1].astype(np.float64)
+
+    def fill(rows: slice, copies: Array) -> None:
+        # Copies come in pairs: step s and colour c upwards, then downwards.
+        flat = copies.reshape(len(copies), -1)
+        pair, side = np.divmod(np.arange(rows.start, rows.stop), 2)
+        s, c = np.divmod(pair, len(cells))
+        at = cells[c]  # [k, blocks]
+        flat[np.arange(len(flat))[:, None], at] = ends[side[:, None], s[:, None], at]
+
+    chunks = evaluator.sweep(2 * h.size * len(cells), fill, group=2)
+    return np.where(widths > 0, widths, np.nan), (
+        (slice(both.start // 2, both.stop // 2), values[0::2], values[1::2])
+        for both, values in chunks
+    )
+
+
 def _difference(above: Float, below: Float) -> Float:
-    """Above − below, where two equal infinities differ by nothing."""
+    """`above` − `below`; 0 for two equal infinities."""
     with np.errstate(invalid="ignore"):
         return np.where(above == below, 0.0, above - below)
 
 
 def bent(even: Float) -> NDArray[np.bool_]:
-    """Whether even parts [s, …] fall as at a kink within the steps, not as a smooth function's.
+    """Whether even parts [s, …] fall as at a kink within the steps.
 
-    The finest three that rounding leaves decide: they fall 16 times per step where f is smooth, 4
-    times at a kink. A central difference is the mean of both slopes there, at every step alike.
-    A kink that only longer steps see leaves shorter ones the slope.
+    The finest three above rounding decide: they fall by 16 per step if f is smooth, by 4 at a kink,
+    where every central difference is the mean of both slopes. A kink that only longer steps cross
+    leaves the shorter ones intact.
     """
     stands = even > 0
     last = len(even) - 1 - np.argmax(stands[::-1], axis=0)[None]
     finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(4)]
     slow = np.zeros(even.shape[1:], dtype=bool)
-    # A kink about as far away as the finest step is long takes from that one's even part.
+    # A kink about one finest step away reduces the even part of that step.
     for first in (0, 1):
         a, b, c = finest[first : first + 3]
         slow |= (last[0] >= first + 2) & (a > 0) & (c < KINK * b) & (b < KINK * a)
@@ -156,9 +175,9 @@ def bars(
 
     Level k uses steps k, k + 1, k + 2. `noise` is [q, c, blocks], one standard deviation of
     Σ ct·f; `scale` is Σ |ct·J|, whose own rounding counts where f(x) = 0. A level whose
-    differences do not shrink has not reached the regime in which the extrapolation is meant
-    (a saturated value, D ∝ 1/h): its bar is infinite, however small its numbers are. `rough`
-    [s, …] is what each slope may be off for another reason.
+    differences do not shrink has not reached the regime of the extrapolation (a saturated value,
+    D ∝ 1/h): its bar is infinite, however small its numbers are. `rough` [s, …] is an additional
+    error of each slope.
     """
     values = extrapolate(slopes)
     with np.errstate(all="ignore"):
@@ -172,7 +191,7 @@ def bars(
     return values[1:], np.where(np.isfinite(bar) & settling, bar, np.inf)
 
 
-def triple(
+def three_step(
     evaluator: Evaluator,
     structure: Structure,
     cts: Float,
@@ -184,13 +203,13 @@ def triple(
 
     They are taken at the step that the pilot chooses; `noise` is [q, c, blocks].
 
-    The pilot looks at a few colours only, and at the triple whose largest bar is least; where
-    these are all the colours there are, its differences are the triple's.
+    The pilot takes a few colours only, and chooses the three steps whose largest bar is least; if
+    there are no other colours, its differences are the result.
     """
     count = min(PILOT_COLOURS, every.size)
     some = np.linspace(0, every.size - 1, count).astype(np.int64)
     found: tuple[Float, Float, Float] | None = None
-    for h in runs(evaluator.x, PILOT_LEVELS):
+    for h in step_ranges(evaluator.x, PILOT_LEVELS):
         slopes, scale, rough, even = central(evaluator, structure, cts, every[some], h)
         values, bar = bars(slopes, scale, noise[:, some], h, u, rough)
         bar = np.where(bent(even), np.inf, bar)
@@ -214,7 +233,7 @@ def finer(
 ) -> tuple[Float, Float, Float]:
     """Values, bars and scales from steps `far` off, and from those of the primal's own size.
 
-    The better known of two slopes is taken, and neither where they contradict each other.
+    Of two slopes the one with the smaller bar is taken; neither if they contradict each other.
     """
     better = near[1] < far[1]
     with np.errstate(invalid="ignore"):
@@ -223,15 +242,15 @@ def finer(
     return value, np.where(apart, np.inf, bar), scale
 
 
-def climb(
+def best(
     slopes: Float, scale: Float, noise: Float, h: Float, u: float, rough: Float | None = None
 ) -> tuple[Float, Float]:
     """The ladder: for each element the value with the least bar. Returns values and bars.
 
-    Candidates are the Richardson values of order 4, as in `bars`, and of order 6, which reach
-    further up, where noise counts less. Two guards against levels that agree by accident: the
-    level above must not have moved more than 16 times as far, and noise seen in the finest
-    differences counts where it exceeds the measured one.
+    Candidates are the Richardson values of order 4, as in `bars`, and of order 6, which hold at
+    longer steps, where noise is smaller. Two guards against levels that agree by accident: the
+    level above must not have moved more than 16 times as far, and noise in the finest differences
+    replaces the measured noise where it is larger.
     """
     noise = np.maximum(noise, _noise_seen(slopes, h))
     fourth = extrapolate(slopes)
@@ -246,7 +265,7 @@ def climb(
     for candidate, change in ((bar, moved4), (bar6, moved6)):
         above = np.where(np.isfinite(change[:-1]), change[:-1], np.inf) / RATIO**2
         candidate[1:] = np.maximum(candidate[1:], above)
-        candidate[0] = np.inf  # nothing above it vouches for it
+        candidate[0] = np.inf  # no level above it confirms it
     every, its_bar = np.concatenate([values, sixth[1:]]), np.concatenate([bar, bar6])
     best = np.argmin(its_bar, axis=0)[None]
     value, least = np.take_along_axis(every, best, 0)[0], np.take_along_axis(its_bar, best, 0)[0]
@@ -257,12 +276,12 @@ def climb(
 def _contradiction(
     values: Float, bar: Float, value: Float, least: Float, level: NDArray[np.int64]
 ) -> Float:
-    """How far two adjacent levels that vouch for each other are from the value chosen.
+    """The distance of two adjacent levels that agree, and exclude the chosen value, from it.
 
-    Only where their bars exclude it. A forward that cancels inside (1 + tanh far out) is a
-    staircase: below the height of a step it has a slope of its own, to many digits, and above it
-    the right one. A slight kink close beside x shows only below the step that is chosen. Neither
-    is believed then. Bars of finer levels are noise, those of coarser ones a guess at truncation.
+    A forward that cancels inside (1 + tanh far out) is a staircase: steps within one stair show
+    another slope, to many digits, than longer ones, which are right. A slight kink close beside x
+    shows only at steps shorter than the chosen one. Neither slope is trusted then. Bars of finer
+    levels are noise, those of coarser ones an estimate of truncation.
     """
     finer = np.arange(len(bar)).reshape(-1, *(1,) * level.ndim) > level
     with np.errstate(all="ignore"):
@@ -274,7 +293,7 @@ def _contradiction(
 
 
 def _noise_seen(slopes: Float, h: Float) -> Float:
-    """Noise of Σ ct·f in the finest differences: what stays as h shrinks (truncation does not)."""
+    """Noise of Σ ct·f in the finest differences: the part that does not shrink with h."""
     with np.errstate(all="ignore"):
         tail = np.abs(np.diff(slopes[-4:], axis=0)) * h[-3:].reshape(-1, *(1,) * (slopes.ndim - 1))
         least = np.min(np.where(np.isfinite(tail), tail, np.inf), axis=0)
@@ -282,5 +301,5 @@ def _noise_seen(slopes: Float, h: Float) -> Float:
 
 
 def floor_of(noise: Float, scale: Float, h: Float, u: float) -> Float:
-    """What rounding adds to a bar, for each smallest step `h`: three deviations."""
+    """The rounding part of a bar, for each smallest step `h`: three deviations."""
     return SIGMAS * (noise / h.reshape(-1, *(1,) * noise.ndim) + RELATIVE * u * scale)

@@ -3,8 +3,8 @@
 A spec's text that runs in it yields its result in float64 and, beside it, a first-order estimate
 of the rounding error of any sensible evaluation of that text, in units of u (running error
 analysis: Higham, Accuracy and Stability of Numerical Algorithms, §3.3). So the judgement knows
-what cancels inside (1 − y of a saturated softmax, x − mean at 1000, the tail of a tanh), in every
-dtype, without an implementation to learn it from.
+the cancellation inside (1 − y of a saturated softmax, x − mean at 1000, the tail of a tanh), in
+every dtype, without any implementation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIBRARY: Final = 4.0
 """Units of u that a library's exp, tanh, … may be off."""
 _SUMS_COST: Final = ContextVar("_SUMS_COST", default=1.0)
 _total: Final[Any] = np.add.reduce
-"""What `np.sum` comes to: finding that out takes it longer than a small sum."""
+"""The loop behind `np.sum`, whose dispatch takes longer than a small sum."""
 
 
 class Rounded(NDArrayOperatorsMixin):
@@ -61,7 +61,7 @@ class Rounded(NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Rounded:
         return Rounded(self.value[key], self.error[key])
 
-    # The rules themselves: on small arrays, NumPy's way to `__array_ufunc__` takes as long as they.
+    # Direct operators: on small arrays, NumPy's dispatch to `__array_ufunc__` takes as long.
 
     def __add__(self, other: Any) -> Rounded:
         return _add(self, other)
@@ -138,13 +138,13 @@ def _error(x: Any) -> Any:
 
 
 def _last_place(value: Any) -> Any:
-    """What one rounding of `value` may cost; an infinity (a masked score) is exact."""
+    """The cost of one rounding of `value`; an infinity (a masked score) is exact."""
     size = np.abs(value)
     return np.where(size < np.inf, size, 0.0)
 
 
 def _structure_error(x: Any) -> Any:
-    """What takes the place of a value where only positions matter: indices stay themselves."""
+    """The error that moves with a value under structural functions; indices stay."""
     return _error(x) if isinstance(x, (Rounded, float)) else x
 
 
@@ -153,9 +153,9 @@ def _map(pick: Callable[[Any], Any], args: Sequence[Any]) -> list[Any]:
 
 
 def _grown(size: Any, count: Any) -> Any:
-    """What adding up `count` terms of a total `size` may cost.
+    """The cost of a sum of `count` terms of total `size`.
 
-    Rounding of a sum grows like √n for the orders that implementations use.
+    It grows as √count in the summation orders that implementations use.
     """
     return 2 * np.sqrt(count) * size
 
@@ -170,9 +170,9 @@ def _sum(x: Rounded, axis: Any = None, keepdims: bool = False) -> Rounded:
 
 @contextmanager
 def sums_kept_wide(cost: float) -> Iterator[None]:
-    """Sums are kept in a type of which a unit of roundoff is `cost` of one of the dtype.
+    """Within the context, sums accumulate in a wider type, whose unit roundoff is `cost` units.
 
-    What the dtype itself costs is then the one rounding of the result.
+    Only the rounding of the result is then in units of the dtype.
     """
     before = _SUMS_COST.set(cost)
     try:
@@ -182,7 +182,7 @@ def sums_kept_wide(cost: float) -> Iterator[None]:
 
 
 def _summed(value: Any, grown: Any) -> Any:
-    """The cost of a sum: what grows with its terms, and its own last rounding if kept wide."""
+    """The cost of a sum: `grown`, or if kept wide, a part of it and the last rounding."""
     cost = _SUMS_COST.get()
     return grown if cost == 1.0 else cost * grown + 2 * _last_place(value)
 
@@ -284,7 +284,7 @@ def _smooth(
         x = _value(a)
         value = function(x)
         error = _error(a)
-        # An exact argument carries nothing, also where the slope is infinite: √0.
+        # An exact argument contributes no error, even if the slope is infinite: √0.
         carried = np.where(error == 0, 0.0, np.abs(slope(x, value)) * error)
         return Rounded(value, carried + LIBRARY * np.abs(value))
 
@@ -362,7 +362,7 @@ ROUNDING: Final = RoundingArithmetic()
 def allowance(result: Any) -> Float | None:
     """The collected error of one result, in units of u; None for the gradient of an index.
 
-    What is not finite (an infinite slope at 0) allows nothing.
+    Elements that are not finite (an infinite slope at 0) get 0.
     """
     if result is None:
         return None

@@ -2,8 +2,8 @@
 
 An axis of a primal is *independent* if no output moves with two of its slices: the rows of
 rms_norm, the columns of a weight. All slices of an independent axis are perturbed at once (they
-share a *colour*), and each output tells which slice moved it (its *block*). So a full Jacobian
-of t rows of d features costs d evaluations, not t·d. (Curtis, Powell & Reid 1974.)
+share a *colour*), and each output belongs to the slice that moves it (its *block*). So a full
+Jacobian of t rows of d features costs d evaluations, not t·d. (Curtis, Powell & Reid 1974.)
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Structure:
     """Elements of a primal arranged as colours × blocks.
 
     `grid[c, b]` is the flat index of the element with colour c in block b; perturbing all
-    elements of a colour at once, output j answers for the element of block `owner[j]`
-    (−1: the output moves with none). `order` and `starts` group the outputs by block; `outputs`
+    elements of a colour at once, output j moves with the element of block `owner[j]`
+    (−1: with none). `order` and `starts` group the outputs by block; `outputs`
     counts those of each, `present` are the blocks that have some. The grid is the primal with its
     axes in the order `axes`, which are `lengths` long.
     """
@@ -44,12 +44,12 @@ class Structure:
 
     @property
     def colours(self) -> int:
-        """Number of perturbed copies per sweep."""
+        """Perturbed copies per sweep."""
         return int(self.grid.shape[0])
 
     @property
     def blocks(self) -> int:
-        """Number of elements perturbed together."""
+        """Elements perturbed together."""
         return int(self.grid.shape[1])
 
     def by_element(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -69,7 +69,7 @@ class Structure:
     def norms(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Root of the sum of squares of `values[…, m]` ≥ 0 in each block: `[…, blocks]`.
 
-        No square overflows or underflows. A block with a value that is not finite has none.
+        Squares neither overflow nor underflow. A block with a value that is not finite has no norm.
         """
         out = np.zeros((*values.shape[:-1], self.blocks))
         if self.present.size:
@@ -86,9 +86,9 @@ def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
     """Probe every axis of the evaluator's primal.
 
     Slices are probed by the bits of their numbers: once all slices whose bit is set, once all
-    others. An output that one slice moves answers to exactly one of each pair, and the answers
-    spell the slice's number; two slices differ in some bit, where both probes move the output.
-    So an axis of length n costs 2·log2(n) probes of each kind, not n.
+    others. An output that one slice moves responds to exactly one probe of each pair, and the
+    responses spell the slice's number; two slices differ in some bit, where both probes move the
+    output. So an axis of length n costs 2·log2(n) probes of each kind, not n.
     """
     x, base = evaluator.x, evaluator.base
     bits = {axis: (n - 1).bit_length() for axis, n in enumerate(x.shape) if n > 1}
@@ -102,8 +102,8 @@ def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
 
     moved = np.zeros((len(masks) * len(kinds), base.size), dtype=bool)
     for rows, values in evaluator.sweep(len(moved), fill):
-        # A probe that forward refuses comes back as NaN: it counts as moving everything,
-        # which costs colours but never attributes an output to the wrong element.
+        # A probe that forward refuses gives NaN and counts as moving every output: that costs
+        # colours but never attributes an output to the wrong element.
         changed = (values != base) & ~(np.isnan(values) & np.isnan(base))
         moved[rows] = changed
     answered = moved.reshape(len(masks) // 2, 2, len(kinds), base.size)
@@ -119,11 +119,11 @@ def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
 def near(evaluator: Evaluator, above: Array, below: Array) -> tuple[Structure, NDArray[np.float64]]:
     """Structure as the first steps `above` [s, n] show it, and f(above) − f(below), [s, m].
 
-    Cheaper than `find`: where all slices step, and then those whose bit is set, an output that one
-    slice moves has either its old value or, bit by bit, the one that the whole step gave it. So
-    an axis costs log2(n) copies. What this step does not move beyond rounding counts as
-    independent. Give elements signs at random: what `near` overlooks then shows in differences,
-    of which no gradient is right.
+    Cheaper than `find`: first all slices step, then those whose bit is set. An output that one
+    slice moves then has either its old value or, bit by bit, that of the whole step. So an axis
+    costs log2(n) copies. An output that this step moves by no more than rounding counts as
+    independent. Choose random signs for the elements: a dependence that `near` overlooks then
+    makes differences that agree with no gradient, right or wrong.
     """
     x, base, count = evaluator.x, evaluator.base, len(above)
     some = np.where(_codes(x.shape), above[0], x.reshape(-1))
@@ -163,7 +163,7 @@ def whole(x: Array, outputs: int) -> Structure:
 
 
 def _masks(x: Array, axis: int, bits: int) -> list[NDArray[np.bool_]]:
-    """For each bit of the slice numbers of `axis`: slices that have it, slices that have not."""
+    """For each bit of the slice numbers of `axis`: slices with the bit, slices without."""
     numbers = np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.ndim - axis - 1))
     return [(numbers >> bit) & 1 == side for bit in range(bits) for side in (1, 0)]
 
@@ -182,12 +182,12 @@ def _owner(answers: NDArray[np.bool_]) -> NDArray[np.int64] | None:
 
 
 def _probes(x: Array, rng: np.random.Generator) -> list[Array]:
-    """Values to put in the place of a slice: two finite ones, and NaN."""
+    """Values that replace a slice: two finite ones, and NaN."""
     reach = np.maximum(np.abs(x), np.max(np.abs(x), initial=0.0) * 2.0**-6)
     reach = np.where(reach == 0, 1.0, reach)
     away = rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.5, x.shape) * reach
     kinds: list[Array] = [(x + nudge * away).astype(x.dtype) for nudge in NUDGES]
-    return [*kinds, np.full_like(x, np.nan)]  # NaN reaches what a saturated value hides
+    return [*kinds, np.full_like(x, np.nan)]  # NaN passes through saturated values
 
 
 def _arrange(x: Array, owners: dict[int, NDArray[np.int64]], outputs: int) -> Structure:
@@ -203,8 +203,8 @@ def _arrange(x: Array, owners: dict[int, NDArray[np.int64]], outputs: int) -> St
         owner[owners[axis] < 0] = -1
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner + 1, minlength=blocks + 1)
-    nobody, counts = counts[0], counts[1:]
+    unmoved, counts = counts[0], counts[1:]
     (present,) = counts.nonzero()
     starts = (counts.cumsum() - counts)[present]
     lengths = tuple(x.shape[axis] for axis in axes)
-    return Structure(grid, owner, order[nobody:], starts, present, counts, axes, lengths)
+    return Structure(grid, owner, order[unmoved:], starts, present, counts, axes, lengths)

@@ -1,4 +1,4 @@
-"""How long a check may take, and how far it is: both are looked at whenever forward is called."""
+"""The time budget of a check, and its progress; consulted whenever forward is called."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import math
 import time
 from typing import Final, TextIO
 
-PATIENCE: Final = 1.0
-"""Seconds before anything is shown: most checks are shorter."""
-OFTEN: Final = 0.2
-"""Seconds between two looks of the line."""
+SHOWN_AFTER: Final = 1.0
+"""Seconds before progress is shown: most checks are shorter."""
+UPDATED_EVERY: Final = 0.2
+"""Seconds between two updates of the line."""
 
 
 class Ended(BaseException):
-    """The budget ended; the text is one sentence."""
+    """The time budget is spent; the text is one sentence."""
 
 
 class Watch:
-    """The clock of one check; `budget` in seconds (None: no end).
+    """The clock of one check; `budget` in seconds (None: unlimited).
 
-    What is done is shown on `stream`, where there is one, in one line that is written again and
-    again, and is gone in the end.
+    Progress is shown on `stream`, if given, in one line that is overwritten, and finally cleared.
     """
 
     def __init__(self, budget: float | None = None, stream: TextIO | None = None) -> None:
@@ -33,25 +32,29 @@ class Watch:
         self._subject = ""
 
     def about(self, subject: str) -> None:
-        """What is judged from now on."""
+        """Name the primal whose progress is shown from now on."""
         self._subject = subject
 
     def look(self) -> None:
-        """Raise Ended where the budget is spent; a call that is running is not interrupted."""
+        """Raise `Ended` if the budget is spent; a running call is not interrupted."""
         if time.monotonic() > self._end:
             raise Ended(f"the budget of {self.budget:g} s ended before it was compared")
 
     def show(self, done: int, total: int) -> None:
-        """So many copies of a primal of all in this pass were evaluated."""
+        """Show that `done` of `total` copies in this pass are evaluated."""
         now = time.monotonic()
-        if self._stream is None or now - self._start < PATIENCE or now - self._last < OFTEN:
+        if (
+            self._stream is None
+            or now - self._start < SHOWN_AFTER
+            or now - self._last < UPDATED_EVERY
+        ):
             return
         self._last = now
         took = f"{now - self._start:.0f} s"
         self._write(f"{self._subject}: {done:,} of {total:,} copies evaluated, {took}")
 
     def clear(self) -> None:
-        """Leave an empty line behind."""
+        """Clear the line."""
         if self._length:
             self._write("")
             self._length = 0
@@ -62,10 +65,10 @@ class Watch:
         try:
             self._stream.write(f"\r{text.ljust(self._length)}\r{text}")
             self._stream.flush()
-        except (OSError, ValueError):  # a terminal that was closed is no reason to end
+        except (OSError, ValueError):  # the terminal was closed
             self._stream = None
         self._length = len(text)
 
 
 UNWATCHED: Final = Watch()
-"""For whoever has all the time there is, and shows nothing."""
+"""No budget, no progress."""

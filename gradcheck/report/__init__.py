@@ -15,7 +15,7 @@ from gradcheck.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 __all__ = ["ENDINGS", "FORMATS", "format_of", "pieces", "render"]
 

@@ -1,4 +1,4 @@
-"""The evidence for one result as lines of text: where it is wrong, and why no step explains it."""
+"""The evidence for one finding as lines of text: where it is wrong, and why no step explains it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import heat, vcurve
 from gradcheck.report.axis import Axis, power
-from gradcheck.report.places import FINE
+from gradcheck.report.heat import FINE
 from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Heat, Record, VCurve
+    from gradcheck.results.finding import Finding, Heat, VCurve
 
 LABELS: Final = 10
 """Columns from one number above a map to the next."""
@@ -28,9 +28,9 @@ STEP, ERROR = 9, 8
 """Columns of a step, and of the error there."""
 
 
-def of(result: Record, width: int) -> list[list[str]]:
+def of(finding: Finding, width: int) -> list[list[str]]:
     """The sketches that there are, each a line of words and lines of `width` columns at most."""
-    parts = (map_of(result), bars_of(result))
+    parts = (map_of(finding), bars_of(finding))
     return [
         [said, *(drawn if all(len(line) <= width for line in drawn) else [])]
         for part in parts
@@ -39,15 +39,15 @@ def of(result: Record, width: int) -> list[list[str]]:
     ]
 
 
-def map_of(result: Record) -> list[str]:
+def map_of(finding: Finding) -> list[str]:
     """A heat map: a line of words, the numbers of columns, and a line per row."""
-    found = result.heat
+    found = finding.heat
     if found is None:
         return []
     used = set(found.cells)
     marks = ["n: off by 10ⁿ × bound or more"] if any(map(str.isdigit, used)) else []
     marks += [f"{glyph} {says}" for glyph, says in OTHERS.items() if glyph in used]
-    head = f"map: {heat.says(result)} ({', '.join(marks)})"
+    head = f"map: {heat.says(finding)} ({', '.join(marks)})"
     if len(found.cells) == 1:
         return [head, found.cells]
     names = heat.rows(found)
@@ -65,12 +65,12 @@ def _numbers(found: Heat) -> str:
     return "".join(f"{label:<{LABELS}}" for label in labels).rstrip()
 
 
-def bars_of(result: Record) -> list[str]:
+def bars_of(finding: Finding) -> list[str]:
     """A V-curve: a line of words, and a bar per decade of steps, the error's logarithm.
 
     What rounding explains is light; "│" is where the gradient judged stands.
     """
-    found = result.curve
+    found = finding.curve
     if found is None or found.best is None:
         return []
     steps = [
@@ -85,7 +85,7 @@ def bars_of(result: Record) -> list[str]:
     axis = Axis.over(
         [max(v, least) for _, error, _, _ in shown for v in (error, found.off)], 0, BARS
     )
-    says = vcurve.says(result)
+    says = vcurve.says(finding)
     head = f"differences: {says} (█ truncation, ░ rounding explains it, │ this gradient)"
     return [head, f"{'h':<{STEP}}off by", *(_bar(found, axis, *step) for step in shown)]
 

@@ -12,7 +12,7 @@ from gradcheck.results.expectation import Known
 from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 SCHEMA: Final = 1
 """Of the endpoint."""

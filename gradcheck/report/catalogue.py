@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from gradcheck.judge.compare import CANCELLED, KAPPA, ROUNDINGS, RULES
-from gradcheck.report import model_catalogue, rule_catalogue, wrapped_table
+from gradcheck.report import model_catalogue, rule_catalogue
+from gradcheck.report.page import wrapped_table
 from gradcheck.report.sections import WIDTH, attributes, section, wrapped
 from gradcheck.spec.choice import Chosen
 from gradcheck.spec.operator import Kink, OpSpec, Sample
@@ -55,7 +56,7 @@ def _operators(
         body.append([op.name, op.family, ", ".join(op.primals), ", ".join(dialects), len(names)])
     heads = ["operator", "family", "primals", "dialects", "samples"]
     align = ("left",) * 4 + ("right",)
-    return wrapped_table.table(heads, body, width, align, spare=("family", "primals"))
+    return wrapped_table(heads, body, width, align, spare=("family", "primals"))
 
 
 def as_json(suite: Suite, chosen: Chosen) -> str:
@@ -158,7 +159,7 @@ def _conventions(op: OpSpec, width: int) -> str:
         for kink in op.kinks
         for i, convention in enumerate(kink.conventions)
     ]
-    table = wrapped_table.table(["kink", "gradient there", "systems"], rows, width - 2)
+    table = wrapped_table(["kink", "gradient there", "systems"], rows, width - 2)
     return "conventions on kinks\n" + textwrap.indent(table, "  ")
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gradcheck.report.failures import Group
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
 
 
 def render(run: Run, *, verbosity: int = 0) -> str:
@@ -29,7 +30,7 @@ def _lines(run: Run, verbosity: int) -> Iterator[str]:
     if any(map(run.fails, run.results)):
         from gradcheck.report import failures  # deferred: most runs pass
 
-        named = len({r.implementation for r in run.results}) > 1
+        named = len({r.case.implementation for r in run.results}) > 1
         for group in failures.groups(run):
             if verbosity > 0:
                 yield from (_line(result, named) for result in group.results)
@@ -44,20 +45,24 @@ def _lines(run: Run, verbosity: int) -> Iterator[str]:
         yield "nothing was checked"
 
 
-def _line(result: Record, named: bool) -> str:
+def _line(result: CaseResult, named: bool) -> str:
     """`operator/dialect/sample/dtype:output VERDICT error > bound — why`.
 
     What stands before the verdict is what `gradcheck repro` takes, where that takes it.
     """
-    from gradcheck.report import failure_text, failure_words
+    from gradcheck.report import failure_text
 
-    own = result.part is Part.GRADIENT
-    output = words.clean(result.output) if own else words.subject(result.output, result.part)
-    parts = [f"{words.case(result)}:{output}", words.word(result.verdict)]
-    if result.top is not None and failure_words.is_known(result.top):
-        parts.append(words.comparison(result.top))
+    own = result.finding.part is Part.GRADIENT
+    output = (
+        words.clean(result.finding.name)
+        if own
+        else words.subject(result.finding.name, result.finding.part)
+    )
+    parts = [f"{words.case(result)}:{output}", words.word(result.finding.verdict)]
+    if result.finding.top is not None and failure_text.is_known(result.finding.top):
+        parts.append(words.comparison(result.finding.top))
     if named:
-        parts.append(f"({words.clean(result.implementation)})")
+        parts.append(f"({words.clean(result.case.implementation)})")
     said = failure_text.alone(result).lead
     return " ".join([*parts, *(["—", said] if said else [])])
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.power.scores import ENOUGH, TOLERATED, TYPED, Tally, confusion
 from gradcheck.power.shrink_stats import FEW
-from gradcheck.report import wrapped_table
 from gradcheck.report.marked import code, escape
-from gradcheck.report.page import Page, grid, span
+from gradcheck.report.page import Page, grid, span, wrapped_table
 from gradcheck.results.words import clean, plural
 from gradcheck.spec.label import LABELS
 
@@ -207,7 +206,7 @@ def _terminal(found: Diagnosed, width: int) -> str:
         align = ["left", *["right"] * len(HEADS)]
         text = "\n".join(lines)
         if span(lines) > width:
-            text = wrapped_table.table(heads, rows, width, align, spare=HEADS[:3])
+            text = wrapped_table(heads, rows, width, align, spare=HEADS[:3])
         blocks.append(text)
     wrong = [[clean(text) for text in row] for row in _wrong(found)]
     lines = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from gradcheck.report import diff_words
-from gradcheck.report.html_page import asset, templates
+from gradcheck.report.html import asset, templates
 from gradcheck.results import words
 
 if TYPE_CHECKING:

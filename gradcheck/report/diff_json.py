@@ -8,8 +8,8 @@ from gradcheck.results.diff.change import Mark
 from gradcheck.results.stored.plain import dumped, header_dict
 
 if TYPE_CHECKING:
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.diff.change import Change, Diff, Side
-    from gradcheck.results.record import Record
 
 SCHEMA: Final = 1
 
@@ -47,35 +47,35 @@ def _entry(diff: Diff, entry: Change) -> dict[str, Any]:
         "mark": entry.mark.value,
         "worse": entry.worse,
         "why": entry.why or None,
-        "name": of.name,
-        "op": of.op,
-        "dialect": of.dialect,
-        "sample": of.sample,
-        "dtype": of.dtype,
-        "part": of.part.value,
-        "output": of.output,
+        "name": of.case.name,
+        "op": of.case.op,
+        "dialect": of.case.dialect,
+        "sample": of.case.sample,
+        "dtype": of.case.dtype,
+        "part": of.finding.part.value,
+        "output": of.finding.name,
         "old": _result(diff.old, entry.old),
         "new": _result(diff.new, entry.new),
     }
 
 
-def _result(side: Side, record: Record | None) -> dict[str, Any] | None:
+def _result(side: Side, record: CaseResult | None) -> dict[str, Any] | None:
     """How a result stood; `output` is another than the entry's where it is of the whole call."""
     if record is None:
         return None
-    top, known = record.top, side.run.expected(record)
+    top, known = record.finding.top, side.run.expected(record)
     return {
-        "implementation": record.implementation,
-        "output": record.output,
-        "hash": record.hash,
-        "seed": record.seed,
-        "verdict": record.verdict.value,
+        "implementation": record.case.implementation,
+        "output": record.finding.name,
+        "hash": record.case.hash,
+        "seed": record.case.seed,
+        "verdict": record.finding.verdict.value,
         "known": known.known.value if known is not None and known.known else None,
         "error": top.error if top else None,
         "bound": top.bound if top else None,
-        "times_bound": record.times_bound if top else None,
-        "class": record.defect or None,
-        "reason": record.reason or None,
-        "compared": record.compared,
+        "times_bound": record.finding.times_bound if top else None,
+        "class": record.finding.defect or None,
+        "reason": record.finding.reason or None,
+        "compared": record.finding.compared,
         "repro": record.repro,
     }

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import diff_words
-from gradcheck.report.marked import code, escape, fenced, folded
-from gradcheck.report.size_limited import Capped
+from gradcheck.report.marked import Capped, code, escape, fenced, folded
 from gradcheck.results import words
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from gradcheck.results.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.diff.change import Change, Diff, Side
-    from gradcheck.results.record import Record
 
 TOLD: Final = (Mark.NEWLY_CRASHING, Mark.NEWLY_FAILING, Mark.ERROR_GREW, Mark.OTHERWISE)
 """Marks whose results are told one by one; of the others, so is what fails now."""
@@ -121,7 +121,7 @@ def about(side: Side, names: Iterable[str]) -> str:
     """A run in one line: where it stands, whose code it judged, what came of it."""
     run = side.run
     parts = [side.name, ", ".join(names), f"{words.plural(run.footer.checked, 'check')}"]
-    bad = sum(not r.verdict.expected for r in run.results)
+    bad = sum(not r.finding.verdict.expected for r in run.results)
     if run.footer.checked:
         parts.append(f"{bad:,} did not pass" if bad else "all passed")
     if run.gate is not None:
@@ -172,7 +172,11 @@ def told(diff: Diff, entry: Change) -> bool:
     whichever it is.
     """
     new = entry.new
-    fails = new is not None and not new.verdict.expected and new.verdict is not Verdict.NOTRUN
+    fails = (
+        new is not None
+        and not new.finding.verdict.expected
+        and new.finding.verdict is not Verdict.NOTRUN
+    )
     either = diff.two and entry.mark in (Mark.IMPROVED, Mark.FIXED)
     return entry.mark in TOLD or (entry.worse and fails) or either
 
@@ -183,7 +187,7 @@ def groups(diff: Diff) -> list[Group]:
     for entry in diff.entries:
         if told(diff, entry):
             of = entry.of
-            key = (entry.mark, of.implementation, of.op, of.dialect, _subject(of))
+            key = (entry.mark, of.case.implementation, of.case.op, of.case.dialect, _subject(of))
             found.setdefault(key, []).append(entry)
     made = [
         Group(
@@ -200,8 +204,12 @@ def groups(diff: Diff) -> list[Group]:
     return sorted(made, key=lambda group: not group.worse)
 
 
-def _subject(of: Record) -> str:
-    return words.CONTRACT if of.part is Part.CONTRACT else words.subject(of.output, of.part)
+def _subject(of: CaseResult) -> str:
+    return (
+        words.CONTRACT
+        if of.finding.part is Part.CONTRACT
+        else words.subject(of.finding.name, of.finding.part)
+    )
 
 
 def heaps(diff: Diff) -> list[Heap]:
@@ -211,7 +219,7 @@ def heaps(diff: Diff) -> list[Heap]:
         if not told(diff, entry):
             of = entry.of
             key = (entry.mark, reason(entry), entry.worse)
-            found.setdefault(key, Counter())[f"{of.op}/{of.dialect}", _subject(of)] += 1
+            found.setdefault(key, Counter())[f"{of.case.op}/{of.case.dialect}", _subject(of)] += 1
     made = [
         Heap(mark=mark, reason=why, worse=worse, gradients=gradients)
         for (mark, why, worse), gradients in found.items()
@@ -224,9 +232,9 @@ def reason(entry: Change) -> str:
     if entry.why:
         return entry.why
     if entry.mark is Mark.SUPPORT_LOST and entry.new is not None:
-        if entry.new.verdict is Verdict.UNBOUND:
+        if entry.new.finding.verdict is Verdict.UNBOUND:
             return "nothing is said about it any more"
-        return f"{words.word(entry.new.verdict)} {entry.new.reason}".strip()
+        return f"{words.word(entry.new.finding.verdict)} {entry.new.finding.reason}".strip()
     return ""
 
 
@@ -250,17 +258,17 @@ def states(diff: Diff, entry: Change) -> tuple[str, str]:
     return before, _state(diff.new, entry.new, moved=moved)
 
 
-def _state(side: Side, record: Record | None, *, moved: bool) -> str:
+def _state(side: Side, record: CaseResult | None, *, moved: bool) -> str:
     if record is None:
         return "–"
-    word = words.word(record.verdict)
+    word = words.word(record.finding.verdict)
     stands = side.run.stands(record)
-    if stands is not record.verdict:
+    if stands is not record.finding.verdict:
         word += f" ({words.word(stands)})"
-    if moved and record.top is not None:
-        return f"{word} {words.number(record.times_bound, 2)} × bound"
-    kind = record.defect
-    return " ".join(filter(None, (word, words.cell(record), kind and f"({kind})")))
+    if moved and record.finding.top is not None:
+        return f"{word} {words.number(record.finding.times_bound, 2)} × bound"
+    kind = record.finding.defect
+    return " ".join(filter(None, (word, words.cell(record.finding), kind and f"({kind})")))
 
 
 def findings(group: Group) -> Sequence[str]:
@@ -269,17 +277,19 @@ def findings(group: Group) -> Sequence[str]:
     return tuple(dict.fromkeys(filter(None, leads)))
 
 
-def _wrong(entry: Change) -> Record | None:
+def _wrong(entry: Change) -> CaseResult | None:
     """The result that an entry is told for: the new one, if it fails, else the old one."""
-    failing = [r for r in (entry.new, entry.old) if r is not None and not r.verdict.expected]
+    failing = [
+        r for r in (entry.new, entry.old) if r is not None and not r.finding.verdict.expected
+    ]
     return failing[0] if failing else None
 
 
 def place(entry: Change) -> str:
     """Which of a group's results it is: sample and dtype, and of a contract the property."""
     of = entry.of
-    prefix = f"{of.output}, " if of.part is Part.CONTRACT else ""
-    return words.clean(f"{prefix}{of.sample}/{of.dtype}")
+    prefix = f"{of.finding.name}, " if of.finding.part is Part.CONTRACT else ""
+    return words.clean(f"{prefix}{of.case.sample}/{of.case.dtype}")
 
 
 def verdict_of(diff: Diff) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gradcheck.results.record import Kind, Part
+from gradcheck.results.case_result import Kind
+from gradcheck.results.finding import Part
 from gradcheck.results.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +27,12 @@ class Group:
     dialect: str
     part: Part
     output: str
-    results: tuple[Record, ...]
+    results: tuple[CaseResult, ...]
 
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of the group."""
-        return self.results[0].verdict
+        return self.results[0].finding.verdict
 
 
 def groups(run: Run) -> list[Group]:
@@ -39,10 +41,17 @@ def groups(run: Run) -> list[Group]:
     A model's loss and its stages come before its parameters: one wrong stage spoils the gradient
     of every parameter before it.
     """
-    found: dict[tuple[str, Kind, str, str, Part, str], list[Record]] = {}
+    found: dict[tuple[str, Kind, str, str, Part, str], list[CaseResult]] = {}
     for r in run.results:
         if run.fails(r):
-            key = (r.implementation, r.kind, r.op, r.dialect, r.part, r.output)
+            key = (
+                r.case.implementation,
+                r.case.kind,
+                r.case.op,
+                r.case.dialect,
+                r.finding.part,
+                r.finding.name,
+            )
             found.setdefault(key, []).append(r)
     ordered = [
         Group(
@@ -65,15 +74,15 @@ def explained(run: Run, part: Part) -> list[Group]:
     What blame says of the former need not be said twice; the latter are wrong for no other reason.
     """
     guilty = {
-        (r.implementation, r.name)
+        (r.case.implementation, r.case.name)
         for r in run.results
-        if r.blames and all(blame.exact for blame in r.blames)
+        if r.finding.blames and all(blame.exact for blame in r.finding.blames)
     }
     return [
         group
         for group in groups(run)
         if group.kind is Kind.MODEL and group.part is part
-        if all((r.implementation, r.name) in guilty for r in group.results)
+        if all((r.case.implementation, r.case.name) in guilty for r in group.results)
     ]
 
 
@@ -84,10 +93,10 @@ def _urgency(group: Group) -> tuple[int, bool, tuple[int, float]]:
     return min(rank[0], SEVERITY.index(Verdict.FAIL)), follows, rank
 
 
-def _severity(result: Record) -> int:
+def _severity(result: CaseResult) -> int:
     """Of a model that fails at every size alike, the smallest one comes first."""
-    return SEVERITY.index(result.verdict)
+    return SEVERITY.index(result.finding.verdict)
 
 
-def _rank(result: Record) -> tuple[int, float]:
-    return SEVERITY.index(result.verdict), -result.times_bound
+def _rank(result: CaseResult) -> tuple[int, float]:
+    return SEVERITY.index(result.finding.verdict), -result.finding.times_bound

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
-from gradcheck.report import wrapped_table
 from gradcheck.report.marked import code, escape, table
+from gradcheck.report.page import wrapped_table
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _terminal(harvest: FaultReport, width: int, short: bool) -> str:
     table = tabulate(_overview(harvest), HEADS, disable_numparse=True, tablefmt="simple",
                      maxheadercolwidths=12)  # fmt: skip
     if max(map(len, table.splitlines())) > width:
-        table = wrapped_table.table(HEADS, _overview(harvest), width, spare=HEADS[5:6])
+        table = wrapped_table(HEADS, _overview(harvest), width, spare=HEADS[5:6])
     blocks.append(table)
     narrow = [_filled(clean(line), width, "    ") for line in _narrow(harvest)]
     if narrow:
@@ -182,7 +182,7 @@ def _listed(score: ModelScore, width: int) -> str:
     rows = _details(score)
     table = tabulate([row[:4] for row in rows], ROW[:4], disable_numparse=True, tablefmt="simple")
     if max(map(len, table.splitlines())) > width:
-        table = wrapped_table.table(ROW[:4], [row[:4] for row in rows], width)
+        table = wrapped_table(ROW[:4], [row[:4] for row in rows], width)
         told = [_filled(f"{row[0]}: {row[4]}", width, "    ") for row in rows if row[4]]
         return "\n".join([f"{clean(score.model)}:", table, *told])
     heads, lines = table.splitlines()[:2], table.splitlines()[2:]

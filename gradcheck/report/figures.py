@@ -15,7 +15,7 @@ from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from gradcheck.report.models import Blamed
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from tabulate import tabulate
 
 from gradcheck.report import ascii_plots, failure_text
-from gradcheck.report.places import FINE
+from gradcheck.report.heat import FINE
 from gradcheck.results import printed, words
+from gradcheck.results.case_result import CaseId, CaseResult
 from gradcheck.results.finding import Finding
-from gradcheck.results.record import Record
 from gradcheck.results.verdict import SEVERITY, worst
 
 ROWS: Final = 16
@@ -33,7 +34,7 @@ def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
         [
             words.subject(finding.name, finding.part),
             words.word(finding.verdict),
-            words.cell(_record(subject, dtype, finding)),
+            words.cell(finding),
             f"{finding.compared:,}",
         ]
         for finding in findings
@@ -64,7 +65,7 @@ def _lone(finding: Finding) -> str:
 
 def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
     """What one finding says, and the facts behind it where it is a failure."""
-    said = failure_text.alone(_record(subject, dtype, finding))
+    said = failure_text.alone(_result(subject, dtype, finding))
     name = words.subject(finding.name, finding.part)
     # A reason that names its subject ("vjp raised …") needs no other in front.
     lines = [said.lead if said.lead.startswith(f"{finding.name} ") else f"{name}: {said.lead}"]
@@ -75,18 +76,18 @@ def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
     return lines
 
 
-def _map(result: Record) -> list[str]:
+def _map(result: CaseResult) -> list[str]:
     """Where the error is, in a gradient of which only a part is wrong."""
-    found = result.heat
+    found = result.finding.heat
     if found is None or FINE not in found.cells or found.rows > ROWS:
         return []
-    said, *drawn = ascii_plots.map_of(result)
+    said, *drawn = ascii_plots.map_of(result.finding)
     return [f"  {said}", *(f"    {line}" for line in drawn)]
 
 
-def _record(subject: str, dtype: str, finding: Finding) -> Record:
+def _result(subject: str, dtype: str, finding: Finding) -> CaseResult:
     """A finding in the form that the wording of reports knows."""
-    return Record(
+    case = CaseId(
         name=subject,
         hash="",
         implementation="",
@@ -94,18 +95,7 @@ def _record(subject: str, dtype: str, finding: Finding) -> Record:
         dialect="",
         sample="",
         dtype=dtype,
-        output=finding.name,
-        part=finding.part,
-        verdict=finding.verdict,
         seed=0,
-        repro="",
-        reason=finding.reason,
-        compared=finding.compared,
-        failed=finding.failed,
-        unresolved=finding.unresolved,
-        kinked=finding.kinked,
-        smallest_visible_error=finding.smallest_visible_error,
-        worst=finding.worst,
-        diagnosis=finding.diagnosis,
-        heat=finding.heat,
     )
+    # The table has columns for the evaluations.
+    return CaseResult(case=case, finding=replace(finding, evaluations=0, taylor=None), repro="")

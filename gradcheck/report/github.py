@@ -19,8 +19,9 @@ from gradcheck.results.finding import Part
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.finding import Blame
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.run import Run
 
 MOST: Final = 10
 """Errors that GitHub shows of one step, and warnings."""
@@ -59,19 +60,25 @@ def render(run: Run) -> str:
 def _failures(run: Run) -> Iterator[str]:
     """An error per gradient, the worst first; none for those that a guilty stage spoils."""
     spoilt = failures.explained(run, Part.GRADIENT)
-    named = len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1
-    blames = {(r.implementation, r.name): r.blames for r in run.results if r.blames}
+    named = len({*run.header.implementations, *(r.case.implementation for r in run.results)}) > 1
+    blames = {
+        (r.case.implementation, r.case.name): r.finding.blames
+        for r in run.results
+        if r.finding.blames
+    }
     for group in failures.groups(run):
         if group not in spoilt:
             first = group.results[0]
-            yield _failure(group, named, blames.get((first.implementation, first.name), ()))
+            yield _failure(
+                group, named, blames.get((first.case.implementation, first.case.name), ())
+            )
 
 
 def _failure(group: failures.Group, named: bool, blames: Sequence[Blame]) -> str:
     first = group.results[0]
     whose = f"{words.clean(group.implementation)} · " if named else ""
     about = words.subject(group.output, group.part)
-    kind = first.defect or words.word(group.verdict)
+    kind = first.finding.defect or words.word(group.verdict)
     title = f"{whose}{words.clean(f'{group.op}/{group.dialect}')} · {about}: {kind}"
     return command("error", "\n".join(_message(group, blames)), **place(first), title=title)
 
@@ -80,11 +87,11 @@ def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
     """Why it is wrong, what that rests on, where else, and how to run the worst case again."""
     first = group.results[0]
     said = failure_text.alone(first)
-    yield said.text or words.word(first.verdict)
+    yield said.text or words.word(first.finding.verdict)
     yield from (text for label, text in said.facts if label == "evidence")
     yield from (f"{label}: {text}" for label, text in said.facts if label == "pattern")
-    reason = f": {words.clean(first.reason)}" if said.word and first.reason else ""
-    yield f"{words.word(first.verdict)} {words.case(first)}{reason}"
+    reason = f": {words.clean(first.finding.reason)}" if said.word and first.finding.reason else ""
+    yield f"{words.word(first.finding.verdict)} {words.case(first)}{reason}"
     if group.results[1:]:
         more = failure_text.rest(group.results[1:], group.results[:1])
         yield f"… and {len(group.results) - 1:,} more: {more}"
@@ -115,14 +122,14 @@ def _baseline(run: Run) -> Iterator[str]:
             yield command("error", words.clean(problem.says), **where, title=title)
 
 
-def place(result: Record) -> dict[str, str]:
+def place(result: CaseResult) -> dict[str, str]:
     """Where the code judged stands, as properties; none where that is not known.
 
     >>> from types import SimpleNamespace as R
     >>> place(R(source="src/rms.c:120")), place(R(source="src/rms.c")), place(R(source=""))
     ({'file': 'src/rms.c', 'line': '120'}, {'file': 'src/rms.c'}, {})
     """
-    source = words.clean(result.source)
+    source = words.clean(result.finding.source)
     file, _, line = source.rpartition(":")
     if file and line.isascii() and line.isdecimal():
         return {"file": file, "line": line}

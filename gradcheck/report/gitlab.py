@@ -27,7 +27,7 @@ from gradcheck.results.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 MOST: Final = 1000
 """Findings of a report; the rest is counted in one more."""
@@ -91,7 +91,7 @@ def _failures(run: Run) -> Iterator[_Finding]:
 
 def _failure(group: failures.Group) -> _Finding:
     first, verdict = group.results[0], group.verdict
-    said, label = failure_text.alone(first), first.defect
+    said, label = failure_text.alone(first), first.finding.defect
     title = words.clean(f"{group.op}/{group.dialect}")
     lead = said.lead or words.word(verdict)
     more = f" and {len(group.results) - 1:,} more" if group.results[1:] else ""

@@ -11,6 +11,7 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gradcheck.report import (
@@ -23,13 +24,13 @@ from gradcheck.report import (
     model_words,
     models,
     notices,
+    remainder,
     run_words,
-    taylor_words,
 )
-from gradcheck.report.html_page import asset, templates
 from gradcheck.results import printed, words
+from gradcheck.results.case_result import Kind
 from gradcheck.results.expectation import Known
-from gradcheck.results.record import Kind, Part
+from gradcheck.results.finding import Part
 from gradcheck.results.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from gradcheck.report.html_matrix import Matrix
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 GROUPS: Final = 40
 """Gradients whose failures are expanded at the top; the matrix holds all of them."""
@@ -92,7 +93,7 @@ def render(run: Run) -> str:
         calm=calm(run),
         blamed=models.blamed(run),
         sights=models.sights(run),
-        named=len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1,
+        named=len({*run.header.implementations, *(r.case.implementation for r in run.results)}) > 1,
         gaps=notices.gaps(run),
         talkers=notices.talkers(run),
         rejected=notices.certificate(run),
@@ -104,7 +105,7 @@ def render(run: Run) -> str:
         most_drawn=DRAWN,
         rows_of_body=BODY,
         evident=html_evidence.evident,
-        evidence=lambda result: html_evidence.markup(environment, result),
+        evidence=lambda finding: html_evidence.markup(environment, finding),
         index=html_details.packed(index(every)),
         chunks=html_details.chunks(run, every, pictures),
         style=Markup("\n").join(asset(environment, name) for name in STYLES),
@@ -117,12 +118,14 @@ def render(run: Run) -> str:
 
 def score(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     """Per implementation how many results stand how, as (tone, text) pairs; of one alone none."""
-    names = dict.fromkeys([*run.header.implementations, *(r.implementation for r in run.results)])
+    names = dict.fromkeys(
+        [*run.header.implementations, *(r.case.implementation for r in run.results)]
+    )
     if len(names) < 2:
         return []
     found: dict[str, dict[Any, int]] = {name: {} for name in names}
     for result in run.results:
-        counts, mark = found[result.implementation], run.stands(result)
+        counts, mark = found[result.case.implementation], run.stands(result)
         counts[mark] = counts.get(mark, 0) + 1
     order = [*Verdict]
     return [
@@ -175,10 +178,29 @@ def _environment() -> Environment:
     environment.globals.update(
         words=words,
         run_words=run_words,
-        taylor_words=taylor_words,
+        remainder=remainder,
         model_words=model_words,
         diagnosed=failure_text,
         printed=printed,
         figures=figures,
     )
     return environment
+
+
+def templates() -> Environment:
+    """The templates, which escape all foreign text, and know no name that they are not given."""
+    # Not select_autoescape(): it looks at endings, and `.j2` is none that it knows.
+    return Environment(
+        loader=PackageLoader("gradcheck.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def asset(environment: Environment, name: str) -> Markup:
+    """A file of ours, free of foreign text, to stand in the page as it is."""
+    assert environment.loader is not None
+    source, _, _ = environment.loader.get_source(environment, name)
+    return Markup(source)

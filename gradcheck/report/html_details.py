@@ -15,7 +15,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import failure_text, failure_words
+from gradcheck.report import failure_text
 from gradcheck.results import printed, words
 from gradcheck.results.stored import plain
 from gradcheck.results.verdict import Verdict
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gradcheck.report.html_matrix import Matrix
-    from gradcheck.results.record import Certificate, Miss, Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.finding import Certificate, Finding, Miss
+    from gradcheck.results.run import Run
 
     Pictures = Mapping[tuple[str, ...], Sequence[Any]]
 
@@ -61,7 +63,7 @@ def chunks(run: Run, matrices: Iterable[Matrix], pictures: Pictures) -> list[Chu
         pictures: the evidence for a result, by its key, as trees of elements.
     """
     made: list[Chunk] = []
-    cells: list[Sequence[Record]] = []
+    cells: list[Sequence[CaseResult]] = []
     first = size = 0
     for results in _cells(matrices):
         cells.append(results)
@@ -72,7 +74,7 @@ def chunks(run: Run, matrices: Iterable[Matrix], pictures: Pictures) -> list[Chu
     return [*made, *([_chunk(run, first, cells, pictures)] if cells else [])]
 
 
-def _cells(matrices: Iterable[Matrix]) -> Iterator[Sequence[Record]]:
+def _cells(matrices: Iterable[Matrix]) -> Iterator[Sequence[CaseResult]]:
     for matrix in matrices:
         for line in matrix.lines:
             for view in line.views:
@@ -89,13 +91,15 @@ class _Texts:
         return str(self.numbers.setdefault(text, len(self.numbers)))
 
 
-def _chunk(run: Run, first: int, cells: Sequence[Sequence[Record]], pictures: Pictures) -> Chunk:
+def _chunk(
+    run: Run, first: int, cells: Sequence[Sequence[CaseResult]], pictures: Pictures
+) -> Chunk:
     texts = _Texts()
     results = [result for of_cell in cells for result in of_cell]
     data = {
         "counts": [len(of_cell) for of_cell in cells],
         "cases": [texts.number(_case(of_cell[0])) if of_cell else "" for of_cell in cells],
-        "dtypes": [texts.number(of_cell[0].dtype) if of_cell else "" for of_cell in cells],
+        "dtypes": [texts.number(of_cell[0].case.dtype) if of_cell else "" for of_cell in cells],
         **{
             name: "\n".join([column(result) for result in results])
             for name, column in _columns(run, texts).items()
@@ -110,12 +114,12 @@ def _chunk(run: Run, first: int, cells: Sequence[Sequence[Record]], pictures: Pi
     return Chunk(first=first, data=packed(data))
 
 
-def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[Record], str]]:
+def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[CaseResult], str]]:
     """What is said of every result, by the name of the column; none of it holds a line's end."""
     certificates: dict[Certificate | None, str] = {None: ""}
 
-    def certificate(result: Record) -> str:
-        found = result.certificate
+    def certificate(result: CaseResult) -> str:
+        found = result.finding.certificate
         if found not in certificates:
             certificates[found] = texts.number(_impostors(found)) if found else ""
         return certificates[found]
@@ -128,38 +132,44 @@ def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[Record], str]]:
             cleaned[foreign] = texts.number(words.clean(foreign))
         return cleaned[foreign]
 
-    def of_top(said: Callable[[Record, Miss], str]) -> Callable[[Record], str]:
-        return lambda r: said(r, r.worst[0]) if r.worst else ""
+    def of_top(said: Callable[[Finding, Miss], str]) -> Callable[[CaseResult], str]:
+        return lambda r: said(r.finding, r.finding.worst[0]) if r.finding.worst else ""
 
     return {
         "sample": lambda r: texts.number(named(r)),
-        "hunts": lambda r: text(r.hunts),
+        "hunts": lambda r: text(r.case.hunts),
         "verdict": lambda r: texts.number(words.word(run.stands(r))),
         "certificate": certificate,
         "repro": lambda r: texts.number(_command(r)),
-        "compared": lambda r: str(r.compared),
-        "failed": lambda r: str(r.failed or ""),
-        "unresolved": lambda r: str(r.unresolved or ""),
-        "place": of_top(failure_words.place),
+        "compared": lambda r: str(r.finding.compared),
+        "failed": lambda r: str(r.finding.failed or ""),
+        "unresolved": lambda r: str(r.finding.unresolved or ""),
+        "place": of_top(failure_text.place),
         "got": of_top(_values),
         "bar": of_top(lambda r, top: words.number(top.error_bar, 2)),
         "error": of_top(lambda r, top: words.number(top.error)),
-        "bound": of_top(lambda r, top: words.number(words.allowed(top, r.verdict))),
-        "times": of_top(lambda r, top: words.multiple(top.error, words.allowed(top, r.verdict))),
+        "bound": of_top(lambda finding, top: words.number(words.allowed(top, finding.verdict))),
+        "times": of_top(
+            lambda finding, top: words.multiple(top.error, words.allowed(top, finding.verdict))
+        ),
         "ulp": of_top(lambda r, top: "" if top.ulp is None else words.number(top.ulp)),
         "cotangent": of_top(lambda r, top: text(top.cotangent)),
     }
 
 
-def named(result: Record) -> str:
+def named(result: CaseResult) -> str:
     """What a line of a cell's results is called: its sample, or the property of a contract."""
-    contract = result.part == "contract"
-    return words.subject(result.output, result.part) if contract else words.clean(result.sample)
+    contract = result.finding.part == "contract"
+    return (
+        words.subject(result.finding.name, result.finding.part)
+        if contract
+        else words.clean(result.case.sample)
+    )
 
 
-def _values(result: Record, top: Miss) -> str:
+def _values(finding: Finding, top: Miss) -> str:
     """What was got and, behind a blank, what was wanted, if that is printed differently."""
-    got, want = failure_words.values(top, DIGITS if result.verdict is Verdict.PASS else 17)
+    got, want = failure_text.values(top, DIGITS if finding.verdict is Verdict.PASS else 17)
     return got if want == got else f"{got} {want}"
 
 
@@ -170,52 +180,57 @@ def _impostors(found: Certificate) -> str:
     return "|".join(sides)
 
 
-def _case(result: Record) -> str:
-    return words.clean(f"{result.op}/{result.dialect}")
+def _case(result: CaseResult) -> str:
+    return words.clean(f"{result.case.op}/{result.case.dialect}")
 
 
-def _command(result: Record) -> str:
+def _command(result: CaseResult) -> str:
     """The command that runs a result again, in which the case is left out where it can be."""
     command = words.command(result.repro)
-    case = f"{result.op}/{result.dialect}/{result.sample}/{result.dtype}"
+    case = f"{result.case.op}/{result.case.dialect}/{result.case.sample}/{result.case.dtype}"
     if CASE in command or case != words.clean(case):
         return command
     return command.replace(case, CASE)
 
 
-def _more(run: Run, result: Record, pictures: Sequence[Any]) -> dict[str, Any]:
+def _more(run: Run, result: CaseResult, pictures: Sequence[Any]) -> dict[str, Any]:
     """What is said of few results; empty for an ordinary pass."""
     found: dict[str, Any] = {}
     known = run.expected(result)
     if known is not None:
         found["known"] = f"{words.clean(known.entry)}: {words.clean(known.reason)}"
-    if result.verdict is not Verdict.PASS:
+    if result.finding.verdict is not Verdict.PASS:
         said = failure_text.alone(result)
         found["lead"] = said.lead
         found["facts"] = [pair for pair in said.facts if pair[0] not in ("run", "hunts")]
-        found["elements"] = [list(_element(result, miss)) for miss in result.worst[:ELEMENTS]]
-    elif result.evaluations or result.taylor is not None or result.reason:
-        found["lead"] = words.clean(result.reason)
+        found["elements"] = [
+            list(_element(result, miss)) for miss in result.finding.worst[:ELEMENTS]
+        ]
+    elif result.finding.evaluations or result.finding.taylor is not None or result.finding.reason:
+        found["lead"] = words.clean(result.finding.reason)
         kept = ("visible", "taylor")
-        found["facts"] = [pair for pair in failure_words.facts(result) if pair[0] in kept]
-    notes = [*result.conventions, *([f"wider bound: {result.slack}"] if result.slack else [])]
+        found["facts"] = [pair for pair in failure_text.facts(result) if pair[0] in kept]
+    notes = [
+        *result.finding.conventions,
+        *([f"wider bound: {result.finding.slack}"] if result.finding.slack else []),
+    ]
     if notes:
         found["notes"] = [words.clean(text) for text in notes]
-    if result.printed.strip():
+    if result.finding.printed.strip():
         found["printed"] = printed.of(result)
-    if result.source:
-        found["source"] = words.clean(result.source)
+    if result.finding.source:
+        found["source"] = words.clean(result.finding.source)
     if pictures:
         found["pictures"] = list(pictures)
     return found
 
 
-def _element(result: Record, miss: Miss) -> Iterator[str]:
+def _element(result: CaseResult, miss: Miss) -> Iterator[str]:
     """An element: where, got, want with its error bar, error in multiples of its bound, ulp."""
-    got, want = failure_words.values(miss)
-    yield failure_words.place(result, miss)
+    got, want = failure_text.values(miss)
+    yield failure_text.place(result.finding, miss)
     yield got
-    yield f"{want} {failure_words.bar(miss)}"
+    yield f"{want} {failure_text.bar(miss)}"
     yield words.multiple(miss.error, miss.bound)
     yield "" if miss.ulp is None else words.number(miss.ulp)
     yield words.clean(miss.cotangent)

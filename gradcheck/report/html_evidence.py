@@ -20,46 +20,47 @@ if TYPE_CHECKING:
 
     from gradcheck.report.html_matrix import Matrix
     from gradcheck.report.rows import Cell
-    from gradcheck.results.record import Record
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.finding import Finding
 
 MOST: Final = 300
 """Cells whose worst result is drawn, the worst of them first: a picture takes a kilobyte."""
 
 
-def evident(result: Record) -> bool:
+def evident(finding: Finding) -> bool:
     """Whether there is something to draw."""
-    return any(part is not None for part in (result.heat, result.curve, result.taylor))
+    return any(part is not None for part in (finding.heat, finding.curve, finding.taylor))
 
 
-def worst(cell: Cell) -> Record | None:
+def worst(cell: Cell) -> CaseResult | None:
     """The worst result of a cell that can be drawn."""
-    found = [result for result in cell.results if evident(result)]
+    found = [result for result in cell.results if evident(result.finding)]
     return min(found, key=_rank) if found else None
 
 
-def _rank(result: Record) -> tuple[int, float]:
-    return SEVERITY.index(result.verdict), -result.times_bound
+def _rank(result: CaseResult) -> tuple[int, float]:
+    return SEVERITY.index(result.finding.verdict), -result.finding.times_bound
 
 
-def drawn(matrices: Iterable[Matrix]) -> list[Record]:
+def drawn(matrices: Iterable[Matrix]) -> list[CaseResult]:
     """The results that are drawn where a cell is drilled down to: of each the worst."""
     cells = (cell for matrix in matrices for line in matrix.lines for cell in line.cells)
     found = [result for cell in cells if (result := worst(cell)) is not None]
     return list(islice(sorted(found, key=_rank), MOST))
 
 
-def markup(environment: Environment, result: Record) -> Markup:
-    """All pictures of a result."""
+def markup(environment: Environment, finding: Finding) -> Markup:
+    """All pictures of a finding."""
     module: Any = environment.get_template("evidence.html.j2").module
-    made: Markup = module.heat(result) + module.vcurve(result) + module.taylor(result)
+    made: Markup = module.heat(finding) + module.vcurve(finding) + module.taylor(finding)
     return made
 
 
 def pictures(
-    environment: Environment, results: Iterable[Record]
+    environment: Environment, results: Iterable[CaseResult]
 ) -> dict[tuple[str, ...], list[Any]]:
     """The pictures of results as trees, by the results' keys."""
-    return {result.key: trees(markup(environment, result)) for result in results}
+    return {result.key: trees(markup(environment, result.finding)) for result in results}
 
 
 def trees(text: str) -> list[Any]:

@@ -6,16 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import failure_words, model_words, models, outline
+from gradcheck.report import failure_text, model_words, models, outline
 from gradcheck.report.rows import Cell
 from gradcheck.results import words
-from gradcheck.results.record import Kind, Part
+from gradcheck.results.case_result import Kind
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gradcheck.report.rows import Row
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 DECADES: Final = (-6.0, 3.0)
 """Powers of ten of error/bound at the two ends of a bar; its tick stands at 0, the bound."""
@@ -68,12 +69,12 @@ class Line:
     @property
     def samples(self) -> tuple[str, ...]:
         """Samples judged in the line, each once."""
-        return tuple(dict.fromkeys(r.sample for cell in self.cells for r in cell.results))
+        return tuple(dict.fromkeys(r.case.sample for cell in self.cells for r in cell.results))
 
     @property
     def compared(self) -> int:
         """Numbers compared in the line."""
-        return sum(r.compared for cell in self.cells for r in cell.results)
+        return sum(r.finding.compared for cell in self.cells for r in cell.results)
 
     @property
     def differs(self) -> bool:
@@ -244,14 +245,14 @@ def _views(cells: Sequence[Cell | None], columns: Sequence[Column]) -> tuple[Vie
 
 def _view(cell: Cell, differs: bool) -> View:
     shown = outline.shown(cell)
-    badness = shown.times_bound
+    badness = shown.finding.times_bound
     contract = outline.is_contract(cell)
     return View(
         cell=cell,
         tone=words.tone(cell.stands),
         word=words.word(cell.stands),
-        text=words.kept(cell.results) if contract else words.cell(shown),
-        bar=bar(badness) if shown.top is not None and cell.verdict.checked else None,
+        text=words.kept(cell.results) if contract else words.cell(shown.finding),
+        bar=bar(badness) if shown.finding.top is not None and cell.verdict.checked else None,
         badness=badness,
         differs=differs,
     )
@@ -271,10 +272,12 @@ def _blocks(of_one: Sequence[models.Model], columns: Sequence[Column]) -> Iterab
         notes: dict[str, str] = {}
         for row in found:
             result = models.telling(row)
-            if result is not None and result.top is not None:
-                place = failure_words.spot(result, result.top)
-                tensor = words.clean(result.top.tensor) if part is Part.STAGE else ""
-                notes.setdefault(row.output, f"{tensor}{place} {failure_words.bar(result.top)}")
+            if result is not None and result.finding.top is not None:
+                place = failure_text.spot(result.finding, result.finding.top)
+                tensor = words.clean(result.finding.top.tensor) if part is Part.STAGE else ""
+                notes.setdefault(
+                    row.output, f"{tensor}{place} {failure_text.bar(result.finding.top)}"
+                )
         lines = tuple(
             _line(key, cells, columns, notes.get(key[3], ""))
             for key, cells in _merged(found).items()

@@ -9,7 +9,7 @@ from gradcheck.results.stored.plain import dumped, footer_dict, header_dict, res
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 
 def render(run: Run) -> str:

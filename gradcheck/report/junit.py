@@ -21,8 +21,9 @@ from gradcheck.results.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.finding import Blame
-    from gradcheck.results.record import Record, Run, Standing
+    from gradcheck.results.run import Run, Standing
 
 BARE: Final = (Breach.STALE, Breach.EXPIRED, Breach.UNSUPPORTED)
 """What is wrong with a baseline although no testcase of a result fails for it."""
@@ -32,10 +33,12 @@ FAILURES: Final = (Verdict.FAIL, Verdict.MISSING)
 def render(run: Run) -> str:
     """The run as XML."""
     root = ET.Element("testsuites", name="gradcheck", time="0")
-    blames = {_case(result): result.blames for result in run.results if result.blames}
-    by_suite: dict[tuple[str, str], list[Record]] = {}
+    blames = {
+        _case(result): result.finding.blames for result in run.results if result.finding.blames
+    }
+    by_suite: dict[tuple[str, str], list[CaseResult]] = {}
     for result in run.results:
-        by_suite.setdefault((result.implementation, result.op), []).append(result)
+        by_suite.setdefault((result.case.implementation, result.case.op), []).append(result)
     for (implementation, op), results in by_suite.items():
         suite = _suite(root, run, f"{implementation}/{op}")
         for result in results:
@@ -70,24 +73,24 @@ def _suite(root: ET.Element, run: Run, name: str) -> ET.Element:
     return suite
 
 
-def _output(result: Record) -> str:
+def _output(result: CaseResult) -> str:
     """The output's name; a stage's, or a property's, says what it is: a parameter may share it."""
-    if result.part in (Part.STAGE, Part.CONTRACT):
-        return words.subject(result.output, result.part)
-    return words.clean(result.output)
+    if result.finding.part in (Part.STAGE, Part.CONTRACT):
+        return words.subject(result.finding.name, result.finding.part)
+    return words.clean(result.finding.name)
 
 
-def _case(result: Record) -> tuple[str, str]:
+def _case(result: CaseResult) -> tuple[str, str]:
     """What the blame of one result holds for: all that fails in the same case."""
-    return result.implementation, words.case(result)
+    return result.case.implementation, words.case(result)
 
 
-def _testcase(suite: ET.Element, run: Run, result: Record, blames: Sequence[Blame]) -> None:
+def _testcase(suite: ET.Element, run: Run, result: CaseResult, blames: Sequence[Blame]) -> None:
     testcase = ET.SubElement(
         suite,
         "testcase",
         name=f"{words.case(result)}/{_output(result)}",
-        classname=words.clean(f"{result.implementation}.{result.op}"),
+        classname=words.clean(f"{result.case.implementation}.{result.case.op}"),
         time="0",
     )
     noise = printed.of(result)
@@ -98,13 +101,13 @@ def _testcase(suite: ET.Element, run: Run, result: Record, blames: Sequence[Blam
     if not tag:
         return
     said = failure_text.alone(result)
-    message = said.lead or words.word(result.verdict)
+    message = said.lead or words.word(result.finding.verdict)
     known = run.expected(result)
     if known is not None and known.known is not None:
         message = words.clean(f"{known.entry}: {known.reason}")
     outcome = ET.SubElement(testcase, tag, type=stands.value, message=message)
     # Illegal XML characters are gone: `clean` leaves none that is not printable.
-    lines = [f"{words.word(result.verdict)} {words.title(result)}: {message}"]
+    lines = [f"{words.word(result.finding.verdict)} {words.title(result)}: {message}"]
     lines += [f"{label}: {text}" for label, text in said.facts]
     lines += [f"blame: {text}" for text in model_words.charges(blames)]
     outcome.text = "\n".join(lines)

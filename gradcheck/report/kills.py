@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
 
 NAN: Final = "nan"
 """The impostor that every comparison rejects, and that proves nothing."""
@@ -88,10 +89,10 @@ MEANS: Final = {
 
 def matrices(run: Run) -> list[Matrix]:
     """One matrix per implementation and operator that has certificates, in the run's order."""
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, str], list[CaseResult]] = {}
     for result in run.results:
-        if result.certificate is not None:
-            groups.setdefault((result.implementation, result.op), []).append(result)
+        if result.finding.certificate is not None:
+            groups.setdefault((result.case.implementation, result.case.op), []).append(result)
     return [matrix(results) for results in groups.values()]
 
 
@@ -101,17 +102,17 @@ def holed(run: Run) -> list[Matrix]:
     return sorted(found, key=lambda one: -len(one.holes))[:MOST]
 
 
-def matrix(results: list[Record]) -> Matrix:
+def matrix(results: list[CaseResult]) -> Matrix:
     """The matrix of one operator's results, all of which have a certificate."""
     impostors = tuple(dict.fromkeys(name for r in results for part in _of(r) for name in part))
-    samples: dict[tuple[str, str], list[Record]] = {}
+    samples: dict[tuple[str, str], list[CaseResult]] = {}
     for result in results:
-        samples.setdefault((result.dialect, result.sample), []).append(result)
+        samples.setdefault((result.case.dialect, result.case.sample), []).append(result)
     lines = tuple(_line(*key, impostors, found) for key, found in samples.items())
     seen = {name for r in results for name in _of(r)[0]}
     return Matrix(
-        implementation=words.clean(results[0].implementation),
-        op=words.clean(results[0].op),
+        implementation=words.clean(results[0].case.implementation),
+        op=words.clean(results[0].case.op),
         impostors=tuple(map(words.clean, impostors)),
         lines=lines,
         missed=tuple(words.clean(name) for name in impostors if name not in seen),
@@ -120,7 +121,7 @@ def matrix(results: list[Record]) -> Matrix:
     )
 
 
-def _line(dialect: str, sample: str, impostors: Iterable[str], results: list[Record]) -> Line:
+def _line(dialect: str, sample: str, impostors: Iterable[str], results: list[CaseResult]) -> Line:
     marks = tuple(_mark(name, results) for name in impostors)
     proves = any(name != NAN for r in results for name in _of(r)[0])
     return Line(
@@ -128,7 +129,7 @@ def _line(dialect: str, sample: str, impostors: Iterable[str], results: list[Rec
     )
 
 
-def _mark(name: str, results: list[Record]) -> Mark:
+def _mark(name: str, results: list[CaseResult]) -> Mark:
     rejecting = [r for r in results if name in _of(r)[0]]
     blind = [r for r in results if name in _of(r)[1]]
     if blind:
@@ -137,15 +138,15 @@ def _mark(name: str, results: list[Record]) -> Mark:
         kind = "rejected"
     else:
         kind = "tolerated" if any(name in _of(r)[2] for r in results) else "equal"
-    whose = ", ".join(f"{words.gradient(r.output)} in {words.clean(r.dtype)}"
+    whose = ", ".join(f"{words.gradient(r.finding.name)} in {words.clean(r.case.dtype)}"
                       for r in blind)  # fmt: skip
     glyph, tone = MARKS[kind]
     says = f"{words.clean(name)}: {MEANS[kind]}" + (f": to the check of {whose}" if whose else "")
     return Mark(kind=kind, glyph=glyph, tone=tone, says=says)
 
 
-def _of(result: Record) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _of(result: CaseResult) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The names of what is rejected, of what passes, and of what is tolerated."""
-    found = result.certificate
+    found = result.finding.certificate
     assert found is not None
     return found.rejected, found.blind, tuple(name.partition(":")[0] for name in found.tolerated)

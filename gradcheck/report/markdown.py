@@ -10,21 +10,29 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import (
     failure_text,
-    failure_words,
     failures,
     model_markdown,
     notices,
     outline,
+    remainder,
     run_words,
-    taylor_words,
 )
-from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
-from gradcheck.report.size_limited import Capped
+from gradcheck.report.marked import (
+    LEGEND,
+    Capped,
+    code,
+    escape,
+    fenced,
+    folded,
+    matrix_head,
+    matrix_lines,
+)
 from gradcheck.results import printed, words
-from gradcheck.results.record import Kind
+from gradcheck.results.case_result import Kind
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
 
 LIMIT: Final = 1_000_000
 """Bytes of UTF-8 that no report exceeds; GitHub shows no more than that."""
@@ -78,7 +86,7 @@ def _soundness(page: Capped, run: Run) -> None:
     if found is not None:
         page.add(f"\nCertificate: {escape(run_words.rejected(found))}.\n")
     for curves in notices.curves(run):
-        page.add(f"\nTaylor: {escape(taylor_words.curves(*curves))}.\n")
+        page.add(f"\nTaylor: {escape(remainder.curves(*curves))}.\n")
     for name, text in notices.slacks(run):
         page.add(f"\nWider bound: {code(name)}, {escape(words.clean(text))}.\n")
     rows = notices.conventions(run)
@@ -101,9 +109,9 @@ def _gaps(page: Capped, run: Run) -> None:
 
 def _noise(page: Capped, run: Run) -> None:
     for result, count in notices.talkers(run):
-        text = f"{result.op}/{result.dialect} printed in {words.plural(count, 'result')}"
-        where = f"in {code(result.sample)}, {code(result.dtype)}:"
-        lines = [where, "", *fenced(printed.indented(result.printed))]
+        text = f"{result.case.op}/{result.case.dialect} printed in {words.plural(count, 'result')}"
+        where = f"in {code(result.case.sample)}, {code(result.case.dtype)}:"
+        lines = [where, "", *fenced(printed.indented(result.finding.printed))]
         page.add(folded("NOTE", words.clean(text), lines), "note")
 
 
@@ -130,16 +138,16 @@ def _details(group: failures.Group, named: bool) -> str:
     ]
     if len(group.results) > len(listed):
         lines += [f"… and {len(group.results) - len(listed):,} more", ""]
-    hunts = dict.fromkeys((r.sample, r.hunts) for r in listed if r.hunts)
+    hunts = dict.fromkeys((r.case.sample, r.case.hunts) for r in listed if r.case.hunts)
     lines += [f"- {code(sample)} hunts {escape(words.clean(text))}" for sample, text in hunts]
     repros = list(dict.fromkeys(words.command(r.repro) for r in listed if r.repro))
     if group.kind is Kind.MODEL:  # it fails at every size alike; the smallest one is enough
         repros = repros[:1]
     lines += ["", *fenced(repros, "sh")]
-    talker = next((r for r in listed if r.printed.strip()), None)
+    talker = next((r for r in listed if r.finding.printed.strip()), None)
     if talker is not None:
-        said = printed.indented(talker.printed)
-        lines += ["", f"printed in {code(talker.sample)}:", *fenced(said)]
+        said = printed.indented(talker.finding.printed)
+        lines += ["", f"printed in {code(talker.case.sample)}:", *fenced(said)]
     return folded(words.word(group.verdict), f"{text}{': ' if lead else ''}{lead}", lines)
 
 
@@ -162,18 +170,20 @@ def _diagnoses(group: failures.Group, several: bool) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _line(result: Record, several: bool) -> str:
-    top = result.top
-    got, want = failure_words.values(top) if top else ("", "")
+def _line(result: CaseResult, several: bool) -> str:
+    top = result.finding.top
+    got, want = failure_text.values(top) if top else ("", "")
     cells = [
-        code(result.sample),
-        code(result.dtype),
-        words.word(result.verdict),
-        code(failure_words.place(result, top)) if top else "",
+        code(result.case.sample),
+        code(result.case.dtype),
+        words.word(result.finding.verdict),
+        code(failure_text.place(result.finding, top)) if top else "",
         got,
-        f"{want} {failure_words.bar(top)}" if top else "",
-        failure_words.errors(top) if top else "",
-        f"{result.failed:,} of {result.compared:,}" if result.compared else "",
-        escape(failure_text.brief(result) if several else words.clean(result.reason)),
+        f"{want} {failure_text.bar(top)}" if top else "",
+        failure_text.errors(top) if top else "",
+        f"{result.finding.failed:,} of {result.finding.compared:,}"
+        if result.finding.compared
+        else "",
+        escape(failure_text.brief(result) if several else words.clean(result.finding.reason)),
     ]
     return f"| {' | '.join(cells)} |"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcheck.report import wrapped_table
+from gradcheck.report.page import wrapped_table
 from gradcheck.report.sections import WIDTH, attributes, section, wrapped
 from gradcheck.spec.model import ModelCase, Size
 from gradcheck.spec.operator import Array
@@ -24,7 +24,7 @@ def table(cases: Sequence[ModelCase], width: int | None = None) -> str:
         body.append([name, ", ".join(dialects), ", ".join(sizes), *counts])
     heads = ["model", "dialects", "sizes", "parameters", "stages"]
     align = ("left",) * 3 + ("right",) * 2
-    return wrapped_table.table(heads, body, width, align, spare=("stages",))
+    return wrapped_table(heads, body, width, align, spare=("stages",))
 
 
 def as_data(cases: Sequence[ModelCase]) -> list[dict[str, Any]]:

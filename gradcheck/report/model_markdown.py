@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gradcheck.report.models import Model
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 
 def blocks(run: Run, *, unfold: bool = True) -> Iterator[tuple[str, str]]:
@@ -72,15 +72,15 @@ def _rows(model: Model) -> str:
         ]
         lines.append(f"| {' | '.join(line)} |")
     trained = [r for row in model.block(Part.TRAINING).rows for r in models.results(row)]
-    told = [r for r in trained if r.verdict is Verdict.PASS and r.reason]
+    told = [r for r in trained if r.finding.verdict is Verdict.PASS and r.finding.reason]
     lines += [""] * bool(told)
-    lines += [f"- {code(words.case(r))}: {escape(words.clean(r.reason))}" for r in told]
+    lines += [f"- {code(words.case(r))}: {escape(words.clean(r.finding.reason))}" for r in told]
     return folded(words.word(model.verdict), f"{name}: {', '.join(counts)}", lines)
 
 
 def blame(run: Run) -> Iterator[str]:
     """Who is to blame for what, round by round."""
-    named = len({result.implementation for result in run.results}) > 1
+    named = len({result.case.implementation for result in run.results}) > 1
     for blamed in models.blamed(run):
         whose = f"{escape(words.clean(blamed.implementation))} · " if named else ""
         name = code(f"{blamed.name}/{blamed.dialect}")

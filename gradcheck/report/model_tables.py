@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import failure_words, model_words, models
+from gradcheck.report import failure_text, model_words, models
 from gradcheck.report.page import Page, clip, grid, span
 from gradcheck.results import words
 from gradcheck.results.finding import Part
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gradcheck.report.models import Blamed, Block, Model, Sight
     from gradcheck.report.rows import Cell, Row
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 LONGEST: Final = 250
 """Rows of failing models that are shown where several models were judged."""
@@ -154,15 +154,19 @@ def _line(page: Page, model: Model, block: Block, row: Row, layout: _Layout) -> 
     if not layout.where:
         return line
     result = models.telling(row)
-    top = result.top if result is not None and result.dtype != models.CERTIFICATE else None
+    top = (
+        result.finding.top
+        if result is not None and result.case.dtype != models.CERTIFICATE
+        else None
+    )
     if result is None or top is None:
         return [*line, *([""] * (3 if layout.want else 1))]
-    spot = failure_words.spot(result, top)
+    spot = failure_text.spot(result.finding, top)
     if not layout.want:
-        return [*line, f"{spot} {failure_words.bar(top)}".strip()]
+        return [*line, f"{spot} {failure_text.bar(top)}".strip()]
     place = words.clean(top.tensor) * (block.part is Part.STAGE) + spot
-    want = f"{failure_words.values(top)[1]} {failure_words.bar(top)}"
-    return [*line, place, want, words.clean(f"{result.sample}/{result.dtype}")]
+    want = f"{failure_text.values(top)[1]} {failure_text.bar(top)}"
+    return [*line, place, want, words.clean(f"{result.case.sample}/{result.case.dtype}")]
 
 
 def _measured(page: Page, cell: Cell | None, dtype: str, layout: _Layout) -> str:
@@ -185,8 +189,8 @@ def _sights(page: Page, run: Run, named: bool, *, alone: bool) -> list[str]:
         lines = [line for text in texts for line in page.wrap(text, "visible: ", "  ")]
     trained = models.trained(run)
     for told in trained if alone else ():
-        whose = f"{words.clean(told.implementation)} · " if named else ""
-        text = f"{whose}{words.case(told)}: {words.clean(told.reason)}"
+        whose = f"{words.clean(told.case.implementation)} · " if named else ""
+        text = f"{whose}{words.case(told)}: {words.clean(told.finding.reason)}"
         lines += page.wrap(text, "training: ", "  ")
     if trained and not alone:
         text = f"{words.plural(len(trained), 'time')} the loss fell as the gradients predict"
@@ -203,7 +207,7 @@ def _sight(page: Page, sight: Sight, named: bool) -> list[str]:
 def blame(page: Page, run: Run) -> list[str]:
     """Who is to blame for what, round by round."""
     found = models.blamed(run)
-    named = len({r.implementation for r in run.results}) > 1
+    named = len({r.case.implementation for r in run.results}) > 1
     return [line for blamed in found for line in _blamed(page, blamed, named)]
 
 

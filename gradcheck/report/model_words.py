@@ -12,52 +12,57 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gradcheck.report.models import Block, Sight
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.finding import Blame
-    from gradcheck.results.record import Record
 
 
 def sight(found: Sight) -> str:
     """What the checks of one case could have seen, and what they could not."""
     parts = []
-    seen = [r for r in found.projected if r.smallest_visible_error is not None]
+    seen = [r for r in found.projected if r.finding.smallest_visible_error is not None]
     if seen:
-        parts.append(_seen(seen, lambda blindest: words.gradient(blindest.output)))
+        parts.append(_seen(seen, lambda blindest: words.gradient(blindest.finding.name)))
     if found.projected:
         parts.append(_cost(found.projected))
     if found.coarse:
-        names = [f"{words.subject(r.output, r.part)} ({r.unresolved:,})" for r in found.coarse]
+        names = [
+            f"{words.subject(r.finding.name, r.finding.part)} ({r.finding.unresolved:,})"
+            for r in found.coarse
+        ]
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        count = sum(r.unresolved for r in found.coarse)
+        count = sum(r.finding.unresolved for r in found.coarse)
         few = ", ".join(names[:4])
         parts.append(f"{words.plural(count, 'element')} too uncertain to be judged: {few}{more}")
     return "; ".join(parts)
 
 
-def _seen(projected: Sequence[Record], name: Callable[[Record], str]) -> str:
+def _seen(projected: Sequence[CaseResult], name: Callable[[CaseResult], str]) -> str:
     """The smallest error that the blindest of several projections could have seen."""
-    blindest = max(projected, key=lambda r: r.smallest_visible_error or 0.0)
-    least = words.number(blindest.smallest_visible_error or 0.0)
-    middle = words.number(median(r.smallest_visible_error or 0.0 for r in projected))
+    blindest = max(projected, key=lambda r: r.finding.smallest_visible_error or 0.0)
+    least = words.number(blindest.finding.smallest_visible_error or 0.0)
+    middle = words.number(median(r.finding.smallest_visible_error or 0.0 for r in projected))
     return (
         f"an error of {least} of a typical element in {name(blindest)}, the blindest of "
         f"{words.plural(len(projected), 'projected gradient')} ({middle} in the median)"
     )
 
 
-def _cost(projected: Sequence[Record]) -> str:
-    return words.plural(sum(r.evaluations for r in projected), "forward evaluation")
+def _cost(projected: Sequence[CaseResult]) -> str:
+    return words.plural(sum(r.finding.evaluations for r in projected), "forward evaluation")
 
 
 def together(found: Sequence[Sight]) -> list[str]:
     """What the checks of several models could have seen, and what not, in a line each."""
     projected = [r for sight in found for r in sight.projected]
-    seen = [r for r in projected if r.smallest_visible_error is not None]
+    seen = [r for r in projected if r.finding.smallest_visible_error is not None]
     lines = [f"{_seen(seen, words.title)}; {_cost(projected)}"] if seen else []
     return [*lines, *filter(None, [_unresolved(found)])]
 
 
 def _unresolved(found: Sequence[Sight]) -> str:
-    cases = {f"{s.implementation} {s.case}": sum(r.unresolved for r in s.coarse) for s in found}
+    cases = {
+        f"{s.implementation} {s.case}": sum(r.finding.unresolved for r in s.coarse) for s in found
+    }
     total = sum(cases.values())
     if not total:
         return ""

@@ -7,13 +7,16 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report.rows import Cell, Row, rows
-from gradcheck.results.record import Kind, Part
+from gradcheck.results.case_result import Kind
+from gradcheck.results.finding import Part
 from gradcheck.results.verdict import SEVERITY, Verdict, worst
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gradcheck.results.record import Blame, Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.finding import Blame
+    from gradcheck.results.run import Run
 
 PARTS: Final = (Part.VALUE, Part.GRADIENT, Part.STAGE, Part.TRAINING)
 """The order in which a model's parts are shown."""
@@ -59,7 +62,7 @@ class Model:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes that were judged."""
-        return tuple(dict.fromkeys(r.sample for row in self.rows for r in results(row)))
+        return tuple(dict.fromkeys(r.case.sample for row in self.rows for r in results(row)))
 
     def block(self, part: Part) -> Block:
         """The rows of one part; empty if there are none."""
@@ -110,9 +113,9 @@ class Sight:
     implementation: str
     case: str
     """`model/dialect/size/dtype`."""
-    projected: tuple[Record, ...]
+    projected: tuple[CaseResult, ...]
     """Gradients that were projected: one number each, which sees only errors of some size."""
-    coarse: tuple[Record, ...]
+    coarse: tuple[CaseResult, ...]
     """Gradients some of whose elements are too uncertain to be judged."""
 
 
@@ -158,9 +161,11 @@ def _places(run: Run) -> dict[tuple[str, str, Part], list[str]]:
     """Per model, dialect and part one order of all names, over sizes and dtypes."""
     sequences: dict[tuple[str, str, Part], dict[tuple[str, ...], list[str]]] = {}
     for r in run.results:
-        if r.kind is Kind.MODEL:
-            of_part = sequences.setdefault((r.op, r.dialect, r.part), {})
-            of_part.setdefault((r.implementation, r.sample, r.dtype), []).append(r.output)
+        if r.case.kind is Kind.MODEL:
+            of_part = sequences.setdefault((r.case.op, r.case.dialect, r.finding.part), {})
+            of_part.setdefault((r.case.implementation, r.case.sample, r.case.dtype), []).append(
+                r.finding.name
+            )
     return {key: _merged(list(of_part.values())) for key, of_part in sequences.items()}
 
 
@@ -182,23 +187,23 @@ def _merged(sequences: Sequence[Sequence[str]]) -> list[str]:
     return order
 
 
-def results(row: Row) -> tuple[Record, ...]:
+def results(row: Row) -> tuple[CaseResult, ...]:
     """All results of a row."""
     return tuple(result for cell in row.cells.values() for result in cell.results)
 
 
-def telling(row: Row) -> Record | None:
+def telling(row: Row) -> CaseResult | None:
     """The result whose worst element stands for a row: of its worst verdict, the worst one.
 
     One of the suite's own certificate only where there is nothing else.
     """
-    measured = [r for r in results(row) if r.top is not None]
+    measured = [r for r in results(row) if r.finding.top is not None]
     if not measured:
         return None
 
-    def rank(result: Record) -> tuple[int, bool, float]:
-        certifies = result.dtype == CERTIFICATE
-        return SEVERITY.index(result.verdict), certifies, -result.times_bound
+    def rank(result: CaseResult) -> tuple[int, bool, float]:
+        certifies = result.case.dtype == CERTIFICATE
+        return SEVERITY.index(result.finding.verdict), certifies, -result.finding.times_bound
 
     return min(measured, key=rank)
 
@@ -207,9 +212,14 @@ def blamed(run: Run) -> list[Blamed]:
     """What was blamed; equal findings once, with the cases that they hold for."""
     found: dict[tuple[str, str, str, tuple[Blame, ...]], list[tuple[str, str]]] = {}
     for result in run.results:
-        if result.blames:
-            key = (result.implementation, result.op, result.dialect, result.blames)
-            found.setdefault(key, []).append((result.sample, result.dtype))
+        if result.finding.blames:
+            key = (
+                result.case.implementation,
+                result.case.op,
+                result.case.dialect,
+                result.finding.blames,
+            )
+            found.setdefault(key, []).append((result.case.sample, result.case.dtype))
     return [
         Blamed(
             implementation=implementation,
@@ -222,26 +232,34 @@ def blamed(run: Run) -> list[Blamed]:
     ]
 
 
-def trained(run: Run) -> list[Record]:
+def trained(run: Run) -> list[CaseResult]:
     """Trainings that went as they should; what is told of the others stands with the failures."""
     return [
-        r for r in run.results if r.part is Part.TRAINING and r.verdict is Verdict.PASS and r.reason
+        r
+        for r in run.results
+        if r.finding.part is Part.TRAINING
+        and r.finding.verdict is Verdict.PASS
+        and r.finding.reason
     ]
 
 
 def sights(run: Run) -> list[Sight]:
     """How small an error was seen, wherever a gradient was projected or elements are unresolved."""
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, str], list[CaseResult]] = {}
     for result in run.results:
-        if result.kind is Kind.MODEL and (result.evaluations or result.unresolved):
-            case = f"{result.op}/{result.dialect}/{result.sample}/{result.dtype}"
-            groups.setdefault((result.implementation, case), []).append(result)
+        if result.case.kind is Kind.MODEL and (
+            result.finding.evaluations or result.finding.unresolved
+        ):
+            case = (
+                f"{result.case.op}/{result.case.dialect}/{result.case.sample}/{result.case.dtype}"
+            )
+            groups.setdefault((result.case.implementation, case), []).append(result)
     return [
         Sight(
             implementation=implementation,
             case=case,
-            projected=tuple(r for r in found if r.evaluations),
-            coarse=tuple(r for r in found if r.unresolved and not r.evaluations),
+            projected=tuple(r for r in found if r.finding.evaluations),
+            coarse=tuple(r for r in found if r.finding.unresolved and not r.finding.evaluations),
         )
         for (implementation, case), found in groups.items()
     ]

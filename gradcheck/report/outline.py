@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from gradcheck.report.rows import Cell, Row, rows
-from gradcheck.results.record import Kind, Part, Record
+from gradcheck.results.case_result import CaseResult, Kind
+from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import CONTRACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 T = TypeVar("T")
 
@@ -31,20 +32,23 @@ class Table:
     rows: tuple[Row, ...]
 
 
-def shown(cell: Cell) -> Record:
+def shown(cell: Cell) -> CaseResult:
     """The result that stands for a cell: of its worst verdict, the worst one."""
     # Not `Cell.worst`: max() over a NaN depends on the order, and a NaN is the worst there is.
-    return max((r for r in cell.results if r.verdict is cell.verdict), key=lambda r: r.times_bound)
+    return max(
+        (r for r in cell.results if r.finding.verdict is cell.verdict),
+        key=lambda r: r.finding.times_bound,
+    )
 
 
 def is_contract(cell: Cell) -> bool:
     """Whether a cell holds the properties of one contract, and no numbers."""
-    return all(r.part is Part.CONTRACT for r in cell.results)
+    return all(r.finding.part is Part.CONTRACT for r in cell.results)
 
 
 def tables(run: Run) -> list[Table]:
     """One table per implementation that has results, in the header's order; none of models."""
-    dtypes = unique([*run.header.dtypes, *(r.dtype for r in run.results)])
+    dtypes = unique([*run.header.dtypes, *(r.case.dtype for r in run.results)])
     found: dict[tuple[str, Kind], list[Row]] = {
         (name, kind): [] for name in run.header.implementations for kind in Kind
     }
@@ -132,18 +136,18 @@ def folded(rows: Sequence[Row]) -> Iterator[Row]:
         )
 
 
-def by_sample(row: Row) -> list[tuple[Record, ...]]:
+def by_sample(row: Row) -> list[tuple[CaseResult, ...]]:
     """A row's results, those of one sample together."""
-    samples: dict[str, list[Record]] = {}
+    samples: dict[str, list[CaseResult]] = {}
     for cell in row.cells.values():
         for result in cell.results:
-            samples.setdefault(result.sample, []).append(result)
+            samples.setdefault(result.case.sample, []).append(result)
     return [tuple(results) for results in samples.values()]
 
 
-def drawn(row: Row) -> list[Record]:
+def drawn(row: Row) -> list[CaseResult]:
     """A row's results that have a Taylor curve."""
-    return [r for results in by_sample(row) for r in results if r.taylor is not None]
+    return [r for results in by_sample(row) for r in results if r.finding.taylor is not None]
 
 
 def _together(of_name: list[Row]) -> list[Row]:

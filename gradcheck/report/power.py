@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
-from gradcheck.report import wrapped_table
 from gradcheck.report.marked import code, escape, table
+from gradcheck.report.page import wrapped_table
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _terminal(power: Power, width: int, short: bool) -> str:
     blocks = [_filled(_facts(power), width)]
     if not short or len(power.scores) <= SMALL:
         blocks += [_narrow(found, width) for found in power.scores]
-    blocks.append(wrapped_table.table(HEADS, _families(power), width, spare=("equivalent",)))
+    blocks.append(wrapped_table(HEADS, _families(power), width, spare=("equivalent",)))
     problems = [clean(problem) for problem in _problems(power)]
     if short and len(problems) > LISTED:
         more = plural(len(problems) - LISTED, "more problem")

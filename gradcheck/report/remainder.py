@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import taylor_words
 from gradcheck.report.axis import Axis, Tick, path
 from gradcheck.report.vcurve import BOTTOM, HEIGHT, LEFT, LINE, RIGHT, TICKS, TOP, WIDTH, Note
 from gradcheck.results import words
+from gradcheck.results.words import clean, number, plural, title
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record, Taylor
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.finding import Finding, Taylor
 
 SIGMAS: Final = 6.0
 """Deviations of noise that r(h) may show: three for each of its two values of forward."""
@@ -44,9 +45,9 @@ class Picture:
     bottom: int = BOTTOM
 
 
-def picture(result: Record) -> Picture | None:
-    """The picture of a result's remainders; None where fewer than two can be drawn."""
-    found = result.taylor
+def picture(finding: Finding) -> Picture | None:
+    """The picture of a finding's remainders; None where fewer than two can be drawn."""
+    found = finding.taylor
     if found is None:
         return None
     pairs = [
@@ -69,8 +70,8 @@ def picture(result: Record) -> Picture | None:
         error=error,
         noise=y.at(SIGMAS * found.noise),
         notes=note,
-        label=f"remainder of {words.subject(result.output, result.part)} over the step",
-        caption=taylor_words.curve(found),
+        label=f"remainder of {words.subject(finding.name, finding.part)} over the step",
+        caption=curve(found),
     )
 
 
@@ -88,3 +89,45 @@ def _error(found: Taylor, x: Axis, y: Axis) -> tuple[str, tuple[Note, ...]]:
     middle = (ends[0][0] + ends[1][0]) / 2, (ends[0][1] + ends[1][1]) / 2
     text = f"what a part of {words.number(missing)} leaves: slope 1"
     return line, (Note(x=middle[0] - 8, y=middle[1] - LINE / 2, text=text, anchor="end"),)
+
+
+CLEAR: Final = 100.0
+"""A Taylor remainder of so many times the noise shows the slope of its curve."""
+
+
+def curve(found: Taylor) -> str:
+    """What a curve of Taylor remainders says of the gradient along one direction."""
+    product = number(found.product, 6)
+    if not math.isfinite(found.error_bar):
+        return f"⟨g, d⟩ is {product}; no steps agree on what is missing from it"
+    missing = f"{number(found.intercept)} ± {number(found.error_bar, 2)}"
+    intercept = f"⟨g, d⟩ is {product}, and {missing} is missing from it"
+    if found.linear:
+        return f"{intercept}; every remainder is noise"
+    slope = _last_slope(found)
+    if slope is None:
+        return intercept
+    return f"{intercept}; slope {slope:.1f} (3 where the gradient is right, 1 where it is wrong)"
+
+
+def _last_slope(found: Taylor) -> float | None:
+    """The slope at the shortest steps whose remainders stand well above the noise."""
+    whole = [abs(2 * h * r) for h, r in zip(found.steps, found.remainders, strict=True)]
+    clear = [
+        slope
+        for slope, rest in zip(found.slopes, whole[1:], strict=True)
+        if rest > CLEAR * found.noise and math.isfinite(slope)
+    ]
+    return clear[-1] if clear else None
+
+
+def curves(dtype: str, count: int, worst: CaseResult) -> str:
+    """What the Taylor curves of one dtype say together."""
+    found = worst.finding.taylor
+    assert found is not None
+    share, bar = number(found.share), number(abs(found.error_bar), 2)
+    return (
+        f"{plural(count, 'curve')} in {clean(dtype)}; the largest part missing from ⟨g, d⟩ is "
+        f"{share}, in {title(worst)} ({number(found.intercept)} ± {bar} missing from "
+        f"{number(found.product)})"
+    )

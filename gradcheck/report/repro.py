@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import ascii_plots, failure_text, failure_words
+from gradcheck.report import ascii_plots, failure_text
 from gradcheck.report.page import Page, grid, span, whole
 from gradcheck.results import printed, words
 
 if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
     from gradcheck.spec.suite import Case
 
 MOST: Final = 64
@@ -52,7 +53,7 @@ class _Page(Page):
 
     def point(self, shown: Shown) -> list[str]:
         """The case: what it is there to find, attributes, primals."""
-        case, hashes = shown.case, [result.hash for result in shown.run.results]
+        case, hashes = shown.case, [result.case.hash for result in shown.run.results]
         mark = f"#{hashes[0]}" if any(hashes) else ""
         lines = [words.clean(f"{case.name}/{shown.dtype}{mark}")]
         if case.sample.hunts:
@@ -74,34 +75,34 @@ class _Page(Page):
             return self.wrap(f"{name}{shape}: {size:,} elements", "  ", "    ")
         return self.wrap(numbers(values), f"  {name}{shape} = ", "    ")
 
-    def result(self, shown: Shown, result: Record) -> list[str]:
+    def result(self, shown: Shown, result: CaseResult) -> list[str]:
         """One result: the verdict, why, the worst elements, the smallest input that shows it."""
         several = len(shown.run.header.implementations) > 1
-        whose = f"{words.clean(result.implementation)} · " if several else ""
-        subject = words.subject(result.output, result.part)
+        whose = f"{words.clean(result.case.implementation)} · " if several else ""
+        subject = words.subject(result.finding.name, result.finding.part)
         said = failure_text.alone(result)
-        lead = said.lead or words.cell(result)
-        lines = self.judged(result.verdict, f"{whose}{subject}: {lead}".rstrip(": "))
-        if result.verdict.expected:
+        lead = said.lead or words.cell(result.finding)
+        lines = self.judged(result.finding.verdict, f"{whose}{subject}: {lead}".rstrip(": "))
+        if result.finding.verdict.expected:
             return lines
         for label, text in said.facts:
             lines += self.wrap(text, f"  {label}: ", "    ") if label in WHY else []
         lines += [f"  {line}" for line in elements(result, self.width - 2)]
-        if result.failed > len(result.worst):
-            lines.append(f"  … and {result.failed - len(result.worst):,} more")
+        if result.finding.failed > len(result.finding.worst):
+            lines.append(f"  … and {result.finding.failed - len(result.finding.worst):,} more")
         lines += self.evidence(result)
-        lines += printed.marked(result.printed, "  ", LINES)
-        found = shown.smallest.get((result.implementation, result.output))
+        lines += printed.marked(result.finding.printed, "  ", LINES)
+        found = shown.smallest.get((result.case.implementation, result.finding.name))
         if found is None:
             return lines
         if found.case.sample.name == shown.case.sample.name:
             return [*lines, "  no smaller input that shows it was found"]
         return [*lines, *self.smallest(found)]
 
-    def evidence(self, result: Record) -> list[str]:
+    def evidence(self, result: CaseResult) -> list[str]:
         """Where the error is, and why no difference is to blame."""
         lines = []
-        for said, *drawn in ascii_plots.of(result, self.width - INSET):
+        for said, *drawn in ascii_plots.of(result.finding, self.width - INSET):
             lines += self.wrap(said, "  ", "    ")
             lines += [f"{'':{INSET}}{line}" for line in drawn]
         return lines
@@ -141,19 +142,19 @@ def _nested(values: Any) -> str:
     return words.number(values, 7) if isinstance(values, float) else str(values)
 
 
-def elements(result: Record, width: int) -> list[str]:
+def elements(result: CaseResult, width: int) -> list[str]:
     """The worst elements as a table; where it is too wide, it loses its last columns."""
-    if not result.worst:
+    if not result.finding.worst:
         return []
     heads = ["element", "got", "want", "± bar", "error", "bound", "ulp", "cotangent"]
     body = []
-    for miss in result.worst:
-        got, want = failure_words.values(miss)
+    for miss in result.finding.worst:
+        got, want = failure_text.values(miss)
         ulp = "" if miss.ulp is None else words.number(miss.ulp)
         sizes = (miss.error_bar, miss.error, miss.bound)
         body.append([
-            failure_words.place(result, miss), got, want, *(words.number(s, 2) for s in sizes), ulp,
-            words.clean(miss.cotangent),
+            failure_text.place(result.finding, miss), got, want,
+            *(words.number(s, 2) for s in sizes), ulp, words.clean(miss.cotangent),
         ])  # fmt: skip
     for columns in range(len(heads), LEAST, -1):
         lines = grid(heads[:columns], [row[:columns] for row in body], 0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradcheck.results.expectation import Known
@@ -11,7 +12,9 @@ from gradcheck.results.verdict import Verdict, worst
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.results.record import Kind, Part, Record, Run, Standing
+    from gradcheck.results.case_result import CaseResult, Kind
+    from gradcheck.results.finding import Part
+    from gradcheck.results.run import Run, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +25,13 @@ class Cell:
     """
 
     verdict: Verdict
-    results: tuple[Record, ...]
+    results: tuple[CaseResult, ...]
     stands: Standing
 
     @classmethod
-    def of(cls, run: Run, results: Sequence[Record]) -> Cell:
+    def of(cls, run: Run, results: Sequence[CaseResult]) -> Cell:
         """What is shown of `results`: a failure that nothing excuses before all others."""
-        verdict = worst(result.verdict for result in results)
+        verdict = worst(result.finding.verdict for result in results)
         marks = {run.stands(result) for result in results}
         stands: Standing = verdict
         if not any(run.fails(result) for result in results):
@@ -74,20 +77,27 @@ class Row:
     @property
     def compared(self) -> int:
         """Numbers compared in the row."""
-        return sum(r.compared for cell in self.cells.values() for r in cell.results)
+        return sum(r.finding.compared for cell in self.cells.values() for r in cell.results)
 
     @property
     def samples(self) -> int:
         """Samples judged in the row."""
-        return len({r.sample for cell in self.cells.values() for r in cell.results})
+        return len({r.case.sample for cell in self.cells.values() for r in cell.results})
 
 
 def rows(run: Run) -> list[Row]:
     """The results as table rows, in the order in which they came."""
-    groups: dict[tuple[str, Kind, str, str, Part, str], dict[str, list[Record]]] = {}
+    groups: dict[tuple[str, Kind, str, str, Part, str], dict[str, list[CaseResult]]] = {}
     for r in run.results:
-        key = (r.implementation, r.kind, r.op, r.dialect, r.part, r.output)
-        groups.setdefault(key, {}).setdefault(r.dtype, []).append(r)
+        key = (
+            r.case.implementation,
+            r.case.kind,
+            r.case.op,
+            r.case.dialect,
+            r.finding.part,
+            r.finding.name,
+        )
+        groups.setdefault(key, {}).setdefault(r.case.dtype, []).append(r)
     return [
         Row(
             implementation=implementation,
@@ -100,3 +110,30 @@ def rows(run: Run) -> list[Row]:
         )
         for (implementation, kind, op, dialect, part, output), by_dtype in groups.items()
     ]
+
+
+def spread(run: Run, rows: Sequence[Row]) -> list[tuple[str, Row]]:
+    """Every row as one per sample, behind the sample's name; those of a case stand together."""
+    dialects: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        dialects.setdefault((row.op, row.dialect), []).append(row)
+    return [one for of_dialect in dialects.values() for one in _by_case(run, of_dialect)]
+
+
+def _by_case(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+    samples = dict.fromkeys(
+        result.case.sample for row in rows for cell in row.cells.values() for result in cell.results
+    )
+    for sample in samples:
+        for row in rows:
+            cells = {
+                dtype: Cell.of(run, results)
+                for dtype, cell in row.cells.items()
+                if (results := _of(cell, sample))
+            }
+            if cells:
+                yield sample, replace(row, cells=cells)
+
+
+def _of(cell: Cell, sample: str) -> list[CaseResult]:
+    return [result for result in cell.results if result.case.sample == sample]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcheck.report import wrapped_table
+from gradcheck.report.page import wrapped_table
 from gradcheck.report.sections import WIDTH, attributes, section, wrapped
 from gradcheck.spec.rule import RuleCase, RuleSpec, Steps
 from gradcheck.spec.suite import Suite
@@ -19,7 +19,7 @@ def table(cases: Sequence[RuleCase], width: int | None = None) -> str:
         samples = {case.sample.name for case in found}
         body.append([spec.name, ", ".join(spec.defaults), ", ".join(dialects), len(samples)])
     heads = ["rule", "hyper-parameters", "dialects", "samples"]
-    return wrapped_table.table(heads, body, width, ("left",) * 3 + ("right",))
+    return wrapped_table(heads, body, width, ("left",) * 3 + ("right",))
 
 
 def as_data(cases: Sequence[RuleCase]) -> list[dict[str, Any]]:

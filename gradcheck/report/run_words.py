@@ -12,7 +12,7 @@ from gradcheck.results.words import clean, plural, tone
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.results.record import Header, Run
+    from gradcheck.results.run import Header, Run
 
 LONGEST_VERSION: Final = 100
 """Characters of what an implementation says that it is."""
@@ -64,7 +64,7 @@ def incomplete(run: Run) -> str:
 def tally(run: Run) -> list[tuple[str, str]]:
     """The counts behind the headline and what else closes the gate, as (tone, text) pairs."""
     counts = run.footer.counts
-    known = {*Verdict} - {r.verdict for r in run.results if not run.accepts(r)}
+    known = {*Verdict} - {r.finding.verdict for r in run.results if not run.accepts(r)}
     pairs = [
         ("calm" if v in known and not v.expected else tone(v), f"{counts[v.value]:,} {v.value}")
         for v in Verdict

@@ -9,15 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import failure_text, failures, model_markdown, notices, outline, run_words
-from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
+from gradcheck.report.marked import (
+    LEGEND,
+    Capped,
+    code,
+    escape,
+    fenced,
+    folded,
+    matrix_head,
+    matrix_lines,
+)
 from gradcheck.report.page import clip
-from gradcheck.report.size_limited import Capped
 from gradcheck.results import printed, words
 from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from gradcheck.report.rows import Row
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 LIMIT: Final = 60_000
 """Bytes of UTF-8; GitHub refuses a summary above a mebibyte, and shows what is long slowly."""
@@ -98,7 +106,7 @@ def _failures(page: Capped, run: Run) -> None:
     """Each gradient that fails, the worst first; those that a guilty stage spoils are counted."""
     spoilt = failures.explained(run, Part.GRADIENT)
     groups = [group for group in failures.groups(run) if group not in spoilt]
-    named = len({r.implementation for r in run.results}) > 1
+    named = len({r.case.implementation for r in run.results}) > 1
     blocks = (_failure(group, named) for group in groups)
     page.add_all(blocks, "failing gradient", len(groups))
     if spoilt:
@@ -114,12 +122,12 @@ def _failure(group: failures.Group, named: bool) -> str:
     text = f"{whose}{_short(f'{group.op}/{group.dialect}')} · {about}"
     if said.lead:
         text = f"{text}: {clip(said.lead, SHORT)}"
-    lines = [f"- {words.word(first.verdict)} in {code(clip(words.case(first), SHORT))}"]
+    lines = [f"- {words.word(first.finding.verdict)} in {code(clip(words.case(first), SHORT))}"]
     lines += [f"- {label}: {_brief(fact)}" for label, fact in said.facts if label not in QUIET]
     if more:
         lines.append(f"- … and {len(more):,} more: {_brief(failure_text.rest(more, [first]))}")
-    if first.printed.strip():
-        lines += ["", "printed:", *fenced(printed.lines(first.printed, printed.FEW))]
+    if first.finding.printed.strip():
+        lines += ["", "printed:", *fenced(printed.lines(first.finding.printed, printed.FEW))]
     lines += ["", *fenced([words.command(first.repro)], "sh")] if first.repro else []
     return folded(words.word(group.verdict), text, lines)
 

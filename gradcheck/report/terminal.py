@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import notices, outline, run_words
+from gradcheck.report import failure_text, failures, notices, outline, run_words
 from gradcheck.report.page import Page, clip, grid, whole
 from gradcheck.results import words
-from gradcheck.results.record import Kind
+from gradcheck.results.case_result import Kind
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gradcheck.report.failures import Group
+    from gradcheck.report.page import Page
     from gradcheck.report.rows import Row
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 LONGEST: Final = 250
 """Lines above which passing operators are folded into one each."""
@@ -32,7 +35,7 @@ def render(run: Run, *, color: bool = False, width: int = 100, verbosity: int = 
     page = _Page(color=color, width=max(width, NARROWEST), verbosity=verbosity)
     sights: list[list[str]] = []
     blame: list[str] = []
-    if any(result.kind is Kind.MODEL for result in run.results):
+    if any(result.case.kind is Kind.MODEL for result in run.results):
         from gradcheck.report import model_tables
 
         sights, blame = [*model_tables.sections(page, run)], model_tables.blame(page, run)
@@ -91,9 +94,7 @@ class _Page(Page):
         """How the implementations were loaded."""
         if self.verbosity < 0 or set(run.header.implementations) <= {"reference"}:
             return []
-        from gradcheck.report import load_summary  # deferred: the reference needs no loading
-
-        return [line for text in load_summary.told(run) for line in self.wrap(text, "", "  ")]
+        return [line for text in notices.load_summary(run) for line in self.wrap(text, "", "  ")]
 
     def tables(self, run: Run) -> Iterator[list[str]]:
         """A table per implementation, named where there are several."""
@@ -102,7 +103,7 @@ class _Page(Page):
         for table in found:
             title = self.wrap(words.clean(table.implementation)) if named else []
             if self.verbose:
-                from gradcheck.report.per_case_rows import spread
+                from gradcheck.report.rows import spread
 
                 cases = spread(run, table.rows)
                 rows = tuple(row for _, row in cases)
@@ -184,10 +185,10 @@ class _Page(Page):
         if found is not None:
             lines += self.wrap(run_words.rejected(found), "certificate: ", "  ")
         if curves := notices.curves(run):
-            from gradcheck.report import taylor_words  # deferred: only projections have curves
+            from gradcheck.report import remainder  # deferred: only projections have curves
 
             for of_dtype in curves:
-                lines += self.wrap(taylor_words.curves(*of_dtype), "taylor: ", "  ")
+                lines += self.wrap(remainder.curves(*of_dtype), "taylor: ", "  ")
         for name, text in notices.slacks(run):
             lines += self.wrap(words.clean(f"{name}, {text}"), "wider bound: ", "  ")
         for name, texts in notices.conventions(run):
@@ -209,19 +210,18 @@ class _Page(Page):
         """What was printed where all went well."""
         lines = []
         for result, count in notices.talkers(run):
-            where = words.clean(f"{result.op}/{result.dialect}")
+            where = words.clean(f"{result.case.op}/{result.case.dialect}")
             text = f"in {words.plural(count, 'result')}, as in {words.case(result)}"
             lines += self.wrap(text, f"{where} printed ", "  ")
-            lines += self.quoted(result.printed)[1:]
+            lines += self.quoted(result.finding.printed)[1:]
         return lines
 
     def failures(self, run: Run) -> list[str]:
         """What fails, as far as there is room for it."""
         if not any(map(run.fails, run.results)):
             return []
-        from gradcheck.report import terminal_failures  # deferred: most runs pass
 
-        return terminal_failures.lines(self, run, everything=self.verbose)
+        return lines(self, run, everything=self.verbose)
 
     def baseline(self, run: Run) -> list[str]:
         """What a baseline makes of the run, and each line of it to correct."""
@@ -237,3 +237,74 @@ class _Page(Page):
         if not run.footer.checked:
             lines += self.wrap("nothing was checked")
         return lines
+
+
+GUILTY: Final = 2
+"""Stages that blame names and whose failures are shown in full all the same."""
+NAMED: Final = 8
+"""Others that are named."""
+GROUPS: Final = 12
+"""Gradients whose failures are shown in full."""
+SAMPLES: Final = 3
+"""Failures shown of each of them."""
+SAMPLES_OF: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
+"""A model fails at every size alike, and in many gradients."""
+
+
+def lines(page: Page, run: Run, *, everything: bool) -> list[str]:
+    """Failures by gradient, the worst first: `everything`, or a few, and the others counted."""
+    guilty = failures.explained(run, Part.STAGE)
+    spoilt = failures.explained(run, Part.GRADIENT)
+    if everything:
+        guilty = spoilt = []
+    brief = [*guilty[GUILTY:], *spoilt]
+    groups = [group for group in failures.groups(run) if group not in brief]
+    named = len({r.case.implementation for r in run.results}) > 1
+    shown = len(groups) if everything else GROUPS
+    blocks = [_group(page, group, named=named, everything=everything) for group in groups[:shown]]
+    rest = groups[shown:]
+    if rest:
+        results = sum(len(group.results) for group in rest)
+        blocks.append(
+            page.wrap(
+                f"… and {words.plural(results, 'more result')} of "
+                f"{words.plural(len(rest), 'more gradient')}: "
+                f"{failure_text.tally(r for group in rest for r in group.results)}; "
+                "-o report.html shows them all"
+            )
+        )
+    for lead, few in (("wrong too", guilty[GUILTY:]), ("spoilt by these stages", spoilt)):
+        if few:
+            names = ", ".join(words.subject(g.output, g.part) for g in few[:NAMED])
+            more = f", … and {len(few) - NAMED} more" if len(few) > NAMED else ""
+            blocks.append(page.wrap(f"{lead}: {names}{more}; -o report.html shows each"))
+    return [line for block in blocks for line in ["", *block]][1:]
+
+
+def _group(page: Page, group: Group, *, named: bool, everything: bool) -> list[str]:
+    """What is wrong with one gradient: a few results in full, the others counted."""
+    told = []
+    most = 1 if group.part is Part.CONTRACT else SAMPLES_OF[group.kind]
+    most = len(group.results) if everything else most
+    talker = next((r for r in group.results[:most] if r.finding.printed.strip()), None)
+    whose = f"{words.clean(group.implementation)} · " if named else ""
+    for said in failure_text.told(group.results[:most]):
+        result = said.result
+        title = f"{whose}{words.title(result)}"
+        told += page.judged(result.finding.verdict, f"{title}: {said.lead}" if said.lead else title)
+        for label, text in said.facts:
+            if label == "run":
+                told += page.quoted(result.finding.printed) if result is talker else []
+                told.append(f"  run: {text}")  # to be copied: never broken
+            else:
+                told += page.wrap(text, f"  {label}: ", "    ")
+    rest = group.results[most:]
+    if rest:
+        where = words.clean(f"{group.op}/{group.dialect}")
+        told += page.wrap(
+            f"… and {len(rest):,} more of {where} · {words.subject(group.output, group.part)}: "
+            f"{failure_text.rest(rest, group.results[:most])}",
+            "  ",
+            "    ",
+        )
+    return told

@@ -11,7 +11,7 @@ from gradcheck.report.axis import Axis, Tick, path
 from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record, VCurve
+    from gradcheck.results.finding import Finding, VCurve
 
 WIDTH: Final = 460
 HEIGHT: Final = 278
@@ -94,9 +94,9 @@ class Picture:
     bottom: int = BOTTOM
 
 
-def picture(result: Record) -> Picture | None:
-    """The picture of a result's curve; None where there is none, or no two of its points."""
-    found = result.curve
+def picture(finding: Finding) -> Picture | None:
+    """The picture of a finding's curve; None where there is none, or no two of its points."""
+    found = finding.curve
     if found is None:
         return None
     steps = [
@@ -122,26 +122,26 @@ def picture(result: Record) -> Picture | None:
         dots=dots,
         off=off,
         bound=bound,
-        tone=words.tone(result.verdict),
+        tone=words.tone(finding.verdict),
         best=best,
         notes=tuple(_notes(steps, best, [level for level in (off, bound) if level])),
-        label=f"error of the central difference of {_place(result, found)} at each step",
-        caption=says(result),
+        label=f"error of the central difference of {_place(finding, found)} at each step",
+        caption=says(finding),
     )
 
 
-def says(result: Record) -> str:
+def says(finding: Finding) -> str:
     """What the curve shows, in a sentence; empty without one.
 
     >>> says.__name__
     'says'
     """
-    found = result.curve
+    found = finding.curve
     if found is None or found.best is None:
         return ""
     step = f"the best difference (h = {words.number(found.steps[found.best], 2)})"
-    known = f"{_place(result, found)}: {step} knows the slope to {words.number(found.floor, 2)}"
-    exact = result.oracle and not found.off <= max(found.bound, found.error_bar)
+    known = f"{_place(finding, found)}: {step} knows the slope to {words.number(found.floor, 2)}"
+    exact = finding.oracle and not found.off <= max(found.bound, found.error_bar)
     return f"{known}; {_off(found, exact=exact)}"
 
 
@@ -163,8 +163,8 @@ def _off(found: VCurve, *, exact: bool) -> str:
     return f"{off}, less than a difference can tell"
 
 
-def _place(result: Record, found: VCurve) -> str:
-    return words.element(words.clean(found.tensor or result.output), found.index)
+def _place(finding: Finding, found: VCurve) -> str:
+    return words.element(words.clean(found.tensor or finding.name), found.index)
 
 
 def _dot(x: Axis, y: Axis, h: float, error: float, bar: float) -> Dot:

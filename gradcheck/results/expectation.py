@@ -88,7 +88,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What a baseline makes of a run; `results` holds what an entry is about, by `Record.key`.
+    """What a baseline makes of a run; `results` holds what an entry is about, by `CaseResult.key`.
 
     `baseline` is the file as messages call it, `digest` the SHA-256 of what it held.
     """

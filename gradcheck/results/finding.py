@@ -301,6 +301,24 @@ class Finding:
         return self.worst[0] if self.worst else None
 
     @property
+    def times_bound(self) -> float:
+        """Error of the worst element in multiples of its bound; infinite where it is no number.
+
+        Negative where no element was compared.
+        """
+        if self.top is None:
+            return -1.0
+        if not self.top.bound > 0:  # a NaN is an error too
+            return math.inf if self.top.error else 0.0
+        ratio = self.top.error / self.top.bound
+        return math.inf if math.isnan(ratio) else ratio
+
+    @property
+    def defect(self) -> str:
+        """The word of its diagnosis's class of defects; empty where that is not known."""
+        return "" if self.diagnosis is None else self.diagnosis.word
+
+    @property
     def error(self) -> float | None:
         """|got − want| at the worst element, in units of the gradient."""
         return self.top.error if self.top else None

@@ -8,7 +8,7 @@ from gradcheck.results import words
 from gradcheck.results.excerpt import Excerpt, size, told
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record
+    from gradcheck.results.case_result import CaseResult
 
 LINES: Final = 20
 """Lines that are shown: half of them the first, which often say why it died, half the last."""
@@ -104,9 +104,9 @@ def _length(lines: list[str]) -> int:
     return sum(len(line) + 1 for line in lines) - 1
 
 
-def of(result: Record) -> list[str]:
+def of(result: CaseResult) -> list[str]:
     """The lines that a report which shows every result can afford of this one."""
-    return indented(result.printed, FEW if result.verdict.expected else LINES)
+    return indented(result.finding.printed, FEW if result.finding.verdict.expected else LINES)
 
 
 def indented(text: str, most: int = LINES) -> list[str]:

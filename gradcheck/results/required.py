@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.selection import CERTIFIED, LOW
 
@@ -25,53 +26,13 @@ Name = tuple[str, str]
 """An operator, a model or a rule, and a dialect of it."""
 
 
-class Result(Protocol):
-    """What is asked of a result; a `Record` has it."""
-
-    @property
-    def implementation(self) -> str:
-        """Whose code was judged."""
-
-    @property
-    def kind(self) -> str:
-        """What was judged as a whole."""
-
-    @property
-    def op(self) -> str:
-        """Its name."""
-
-    @property
-    def dialect(self) -> str:
-        """Which form of it."""
-
-    @property
-    def sample(self) -> str:
-        """Where."""
-
-    @property
-    def dtype(self) -> str:
-        """In which dtype."""
-
-    @property
-    def part(self) -> str:
-        """What of it."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """What was found."""
-
-    @property
-    def reason(self) -> str:
-        """LazyDiagnoser."""
-
-
-def lacks(globs: Sequence[str], result: Result) -> bool:
+def lacks(globs: Sequence[str], result: CaseResult) -> bool:
     """Whether a result is required, and the implementation does not have it."""
-    absent = result.verdict in (Verdict.UNSUPPORTED, Verdict.UNBOUND)
+    absent = result.finding.verdict in (Verdict.UNSUPPORTED, Verdict.UNBOUND)
     return absent and _requires(globs, result)
 
 
-def unmet(globs: Sequence[str], results: Iterable[Result], *, whole: bool) -> list[str]:
+def unmet(globs: Sequence[str], results: Iterable[CaseResult], *, whole: bool) -> list[str]:
     """A line for each thing that is required and is not there.
 
     `whole`: the results are those of a whole run, and not of a shard or of one that was cut short.
@@ -79,27 +40,29 @@ def unmet(globs: Sequence[str], results: Iterable[Result], *, whole: bool) -> li
     if not globs:
         return []
     results = list(results)
-    several = len({result.implementation for result in results}) > 1
+    several = len({result.case.implementation for result in results}) > 1
     of_run = [result for result in results if _requires(globs, result)]
-    tested = {_group(result) for result in of_run if result.verdict.checked}
-    groups: dict[tuple[str, str, Verdict], list[Result]] = {}
+    tested = {_group(result) for result in of_run if result.finding.verdict.checked}
+    groups: dict[tuple[str, str, Verdict], list[CaseResult]] = {}
     for result in of_run:
-        skipped = result.verdict is Verdict.SKIP and _group(result) not in tested
+        skipped = result.finding.verdict is Verdict.SKIP and _group(result) not in tested
         if skipped or lacks(globs, result):
-            groups.setdefault((result.implementation, result.op, result.verdict), []).append(result)
+            groups.setdefault(
+                (result.case.implementation, result.case.op, result.finding.verdict), []
+            ).append(result)
     lines = [_told(group, several=several) for group in groups.values()]
-    names = {(result.op, result.dialect) for result in results}
+    names = {(result.case.op, result.case.dialect) for result in results}
     unrun = [glob for glob in globs if whole and glob not in matching(globs, names)]
     return [*lines, *(f"{glob}: required, but nothing of it was run" for glob in unrun)]
 
 
-def _told(results: Sequence[Result], *, several: bool) -> str:
+def _told(results: Sequence[CaseResult], *, several: bool) -> str:
     """Why the gate is closed there; `several`: it is to be said whose it is."""
     first, count = results[0], len(results)
-    whose = f" of {first.implementation}" if several else ""
-    where = f"{count} results" if count > 1 else f"{first.sample}/{first.dtype}"
-    reason = f": {first.reason}" if first.reason else ""
-    return f"{first.op}{whose}: required, but {first.verdict.name} in {where}{reason}"
+    whose = f" of {first.case.implementation}" if several else ""
+    where = f"{count} results" if count > 1 else f"{first.case.sample}/{first.case.dtype}"
+    reason = f": {first.finding.reason}" if first.finding.reason else ""
+    return f"{first.case.op}{whose}: required, but {first.finding.verdict.name} in {where}{reason}"
 
 
 def asked(globs: Sequence[str], suite: Suite, selected: Iterable[Name]) -> list[str]:
@@ -152,15 +115,21 @@ def check_known(glob: str, suite: Suite) -> None:
         raise UnknownNameError("operator, model or rule to require", glob, known)
 
 
-def _group(result: Result) -> tuple[str, ...]:
+def _group(result: CaseResult) -> tuple[str, ...]:
     """What one thing that is put to the test stands for, where others cannot be."""
-    return result.implementation, result.kind, result.op, result.dtype, result.part
+    return (
+        result.case.implementation,
+        result.case.kind,
+        result.case.op,
+        result.case.dtype,
+        result.finding.part,
+    )
 
 
-def _requires(globs: Sequence[str], result: Result) -> bool:
+def _requires(globs: Sequence[str], result: CaseResult) -> bool:
     """Whether a result is required; not so in a dtype in which nobody's code is judged."""
-    others = result.kind != "operator" and result.dtype in (CERTIFIED, *LOW)
-    return not others and any(_matches(result.op, result.dialect, glob) for glob in globs)
+    others = result.case.kind != "operator" and result.case.dtype in (CERTIFIED, *LOW)
+    return not others and any(_matches(result.case.op, result.case.dialect, glob) for glob in globs)
 
 
 def _any(names: Iterable[Name], glob: str) -> bool:

@@ -6,16 +6,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from gradcheck.results.case_result import Kind
 from gradcheck.results.ci_safe import apart, inert
 from gradcheck.results.expectation import Known
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Kind
 from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.results.record import Miss, Record, Standing
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.finding import Finding, Miss
+    from gradcheck.results.run import Standing
 
 LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
@@ -160,14 +162,14 @@ def element(output: str, index: tuple[int, ...]) -> str:
     return gradient(output) + position(index)
 
 
-def case(result: Record) -> str:
+def case(result: CaseResult) -> str:
     """The name of the case and its dtype: `op/dialect/sample/dtype`."""
-    return clean(f"{result.op}/{result.dialect}/{result.sample}/{result.dtype}")
+    return clean(f"{result.case.op}/{result.case.dialect}/{result.case.sample}/{result.case.dtype}")
 
 
-def title(result: Record) -> str:
+def title(result: CaseResult) -> str:
     """What a failure's first line says before its reason."""
-    return f"{case(result)} · {subject(result.output, result.part)}"
+    return f"{case(result)} · {subject(result.finding.name, result.finding.part)}"
 
 
 def allowed(miss: Miss, verdict: Verdict) -> float:
@@ -210,32 +212,33 @@ def _scientific(value: float, digits: int) -> str:
     return f"{value:.{digits - 1}e}" if value else "0"
 
 
-def cell(result: Record, *, measured: bool = True, bound: bool = True) -> str:
-    """A result as a table shows it, after its verdict's word: the worst element's error.
+def cell(finding: Finding, *, measured: bool = True, bound: bool = True) -> str:
+    """A finding as a table shows it, after its verdict's word: the worst element's error.
 
     Args:
-        result: the worst result of the table's cell.
+        finding: the worst one of the table's cell.
         measured: say the error at all.
         bound: say the bound too.
 
     Returns:
         An empty string where the verdict says everything.
     """
-    if not measured or result.top is None:
+    if not measured or finding.top is None:
         return ""
-    if result.verdict not in (Verdict.PASS, Verdict.FAIL):
+    if finding.verdict not in (Verdict.PASS, Verdict.FAIL):
         return ""
-    text = comparison(replace(result.top, bound=allowed(result.top, result.verdict)))
+    top = finding.top
+    text = comparison(replace(top, bound=allowed(top, finding.verdict)))
     if bound or text.startswith("got"):
         return text
     error, _, rest = text.partition(" ")
     return f"{error} abs" if rest.endswith(" abs") else error
 
 
-def kept(results: Sequence[Record]) -> str:
+def kept(results: Sequence[CaseResult]) -> str:
     """How many properties of a contract hold, of how many that could be asked."""
-    asked = [r for r in results if r.verdict.checked]
-    return f"{sum(r.verdict is Verdict.PASS for r in asked)}/{len(asked)}" if asked else ""
+    asked = [r for r in results if r.finding.verdict.checked]
+    return f"{sum(r.finding.verdict is Verdict.PASS for r in asked)}/{len(asked)}" if asked else ""
 
 
 def multiple(value: float, unit: float) -> str:

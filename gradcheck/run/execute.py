@@ -12,7 +12,8 @@ import numpy as np
 import gradcheck
 from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
-from gradcheck.results.record import Header, Record, Run, digest_of
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import Header, Run, digest_of
 from gradcheck.run.crash_limit import CrashLimit
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
 from gradcheck.run.loaded_plan import LoadedPlan, loaded
@@ -40,7 +41,7 @@ class Witness(Protocol):
     def begins(self, header: Header) -> None:
         """Before the first case; the header does not know the hash of the cases."""
 
-    def sees(self, results: Sequence[Record]) -> str:
+    def sees(self, results: Sequence[CaseResult]) -> str:
         """What came of one case; returns why the run is to stop now, or nothing."""
 
 
@@ -82,7 +83,7 @@ def executed(
     """
     plan, troubles, limit = ready.plan, [*ready.troubles], limit or TimeLimit(None)
     cases, header = plan.everything, header_of(plan, ready.bindings)
-    found: dict[int, list[Record]] = {}
+    found: dict[int, list[CaseResult]] = {}
     cutoff, stopped, late = CrashLimit(), "", False
     if witness is not None:
         witness.begins(header)
@@ -119,7 +120,7 @@ def executed(
             known = found.setdefault(place, [])
             known += not_reached(plan, case, words, known, stopped)
     results = [record for place in sorted(found) for record in found[place]]
-    ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
+    ordered = sorted(results, key=lambda r: plan.implementations.index(r.case.implementation))
     return Run(
         header=replace(header, cases=digest_of(ordered)),
         results=tuple(ordered),
@@ -173,13 +174,13 @@ class _Here:
     progress: Progress
     why: LazyDiagnoser
 
-    def judged(self, place: int) -> Iterable[Record]:
+    def judged(self, place: int) -> Iterable[CaseResult]:
         """Judge the case at a place."""
         case = self.cases[place]
         self.progress(place, len(self.cases), case.name)
         return judge_next(self.plan, case, self.bindings, self.why, self.cutoff.why)
 
-    def finished(self) -> dict[int, list[Record]]:
+    def finished(self) -> dict[int, list[CaseResult]]:
         """What is judged already and was not asked for: nothing."""
         return {}
 
@@ -193,7 +194,7 @@ class _Elsewhere:
     progress: Progress
     done: int = 0
 
-    def judged(self, place: int) -> Iterable[Record]:
+    def judged(self, place: int) -> Iterable[CaseResult]:
         """Wait for the case at a place."""
         if not place:
             self.progress(0, len(self.cases), self.cases[0].name)
@@ -203,7 +204,7 @@ class _Elsewhere:
             self.progress(self.done, len(self.cases), name, arrived.seconds / self.work.slots)
         return self.work.result(place)
 
-    def finished(self) -> dict[int, list[Record]]:
+    def finished(self) -> dict[int, list[CaseResult]]:
         """What is judged already, of all places."""
         return self.work.finished()
 

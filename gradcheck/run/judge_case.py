@@ -19,12 +19,12 @@ from gradcheck.implementations.processes.budget import LIMITS
 from gradcheck.implementations.returned import failures
 from gradcheck.judge.evidence import with_curves
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
+from gradcheck.results.case_result import CaseResult, Kind
 from gradcheck.results.finding import Finding, Part
-from gradcheck.results.record import Kind, Record
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.crash_limit import CALL
 from gradcheck.run.plan import AnyCase, Plan, kind_of
-from gradcheck.run.to_result import record_of
+from gradcheck.run.to_result import result_of
 from gradcheck.spec.selection import DTYPES, LOW
 from gradcheck.spec.suite import Case
 
@@ -45,7 +45,7 @@ FAULTS: Final = (Exception, SystemExit)
 
 def judge(
     plan: Plan, case: AnyCase, binding: Implementation, why: LazyDiagnoser | None = None
-) -> list[Record]:
+) -> list[CaseResult]:
     """The records of one case and one implementation, for callers with a loop of their own.
 
     `why` holds the diagnoses that the callers keep from case to case.
@@ -71,7 +71,7 @@ def judge_next(
     why: LazyDiagnoser,
     left_out: LeftOut,
     asks: Container[tuple[str, str]] | None = None,
-) -> Iterator[Record]:
+) -> Iterator[CaseResult]:
     """The records of a case of a run, of which something may be left out.
 
     `asks` are the implementations and dtypes that are asked (None: all of them).
@@ -90,7 +90,7 @@ def _judge(
     why: LazyDiagnoser,
     left_out: LeftOut = lambda implementation, op: "",
     asks: Container[tuple[str, str]] | None = None,
-) -> Iterator[Record]:
+) -> Iterator[CaseResult]:
     fingerprint = ""
     ask: Ask
     try:
@@ -110,17 +110,17 @@ def _judge(
                 except FAULTS as error:
                     findings = _invalid(error)(binding, dtype)
             for finding in [*findings, *_untold(failed, findings)]:
-                yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
+                yield result_of(plan, case, fingerprint, binding.name, dtype, finding)
 
 
 def not_reached(
-    plan: Plan, case: AnyCase, words: Sequence[str], known: Sequence[Record], why: str
-) -> list[Record]:
+    plan: Plan, case: AnyCase, words: Sequence[str], known: Sequence[CaseResult], why: str
+) -> list[CaseResult]:
     """NOTRUN for each implementation and dtype of a case of which no result is known."""
-    asked = {(result.implementation, result.dtype) for result in known}
-    fingerprint = known[0].hash if known else hash_of(case)
+    asked = {(result.case.implementation, result.case.dtype) for result in known}
+    fingerprint = known[0].case.hash if known else hash_of(case)
     return [
-        record_of(plan, case, fingerprint, word, dtype, _not_run(why))
+        result_of(plan, case, fingerprint, word, dtype, _not_run(why))
         for word in words
         for dtype in _dtypes(plan, case)
         if (word, dtype) not in asked

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gradcheck.errors import UsageError
-from gradcheck.results.record import AT_FIRST, AT_MOST, Header, Record, Run, digest_of
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import AT_FIRST, AT_MOST, Header, Run, digest_of
 from gradcheck.results.stored.log import by_implementation, case_of
 from gradcheck.results.words import clean, title
 from gradcheck.run import shards
@@ -186,11 +187,11 @@ def _cases(one: Named) -> dict[tuple[str, ...], None]:
     return dict.fromkeys(map(case_of, one.run.results))
 
 
-def _interleaved(parts: Sequence[Sequence[Record]]) -> list[Record]:
+def _interleaved(parts: Sequence[Sequence[CaseResult]]) -> list[CaseResult]:
     """The results of shards, case by case in the order of one run."""
-    by_case: list[dict[tuple[str, ...], list[Record]]] = []
+    by_case: list[dict[tuple[str, ...], list[CaseResult]]] = []
     for results in parts:
-        cases: dict[tuple[str, ...], list[Record]] = {}
+        cases: dict[tuple[str, ...], list[CaseResult]] = {}
         for result in results:
             cases.setdefault(case_of(result), []).append(result)
         by_case.append(cases)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gradcheck.implementations.processes import TIMEOUT
-from gradcheck.results.record import Kind
+from gradcheck.results.case_result import Kind
 from gradcheck.run import shards
 from gradcheck.spec.suite import Case
 

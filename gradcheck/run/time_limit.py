@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Final, Self, TypeVar
 
-from gradcheck.results.record import AT_TIME
+from gradcheck.results.run import AT_TIME
 
 T = TypeVar("T")
 AGAIN: Final = 1.0

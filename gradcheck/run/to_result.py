@@ -1,14 +1,15 @@
-"""A finding as a record: where it was found, and the command that finds it again."""
+"""A finding as a result: where it was found, and the command that repeats it."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import Final
 
 from gradcheck.implementations.processes import TIMEOUT
+from gradcheck.results.case_result import CaseId, CaseResult, Kind
 from gradcheck.results.finding import Finding, Part
-from gradcheck.results.record import Kind, Record
 from gradcheck.run.plan import AnyCase, Plan, kind_of, point_of
 from gradcheck.spec.suite import Case
 
@@ -19,50 +20,31 @@ SANITIZED: Final = re.compile(r"(?<===)[0-9]+(?===)|(?<=\b0x)[0-9a-f]{6,}")
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 
 
-def record_of(
+def result_of(
     plan: Plan,
     case: AnyCase,
     fingerprint: str,
     implementation: str,
     dtype: str,
     finding: Finding,
-) -> Record:
-    """What is kept of a finding in one case and dtype; `fingerprint` is the case's."""
-    point, kind = point_of(case), kind_of(case)
-    return Record(
-        name=f"{case.name}/{dtype}",
-        hash=fingerprint,
-        implementation=implementation,
-        op=case.spec.name,
-        dialect=case.dialect.name,
-        sample=point.name,
-        dtype=dtype,
-        output=finding.name,
-        verdict=finding.verdict,
-        seed=plan.seed,
+) -> CaseResult:
+    """Return a finding in one case and dtype as a result; `fingerprint` is the case's."""
+    point = point_of(case)
+    return CaseResult(
+        case=CaseId(
+            name=f"{case.name}/{dtype}",
+            hash=fingerprint,
+            implementation=implementation,
+            op=case.spec.name,
+            dialect=case.dialect.name,
+            sample=point.name,
+            dtype=dtype,
+            seed=plan.seed,
+            hunts="" if finding.part is Part.CONTRACT else point.hunts,
+            kind=kind_of(case),
+        ),
+        finding=replace(finding, printed=steady(finding.printed)) if finding.printed else finding,
         repro=_again(plan, case, implementation, dtype, finding),
-        hunts="" if finding.part is Part.CONTRACT else point.hunts,
-        reason=finding.reason,
-        compared=finding.compared,
-        failed=finding.failed,
-        unresolved=finding.unresolved,
-        kinked=finding.kinked,
-        smallest_visible_error=finding.smallest_visible_error,
-        oracle=finding.oracle,
-        conventions=finding.conventions,
-        certificate=finding.certificate,
-        worst=finding.worst,
-        kind=kind,
-        part=finding.part,
-        evaluations=finding.evaluations,
-        taylor=finding.taylor,
-        blames=finding.blames,
-        printed=steady(finding.printed),
-        slack=finding.slack,
-        diagnosis=finding.diagnosis,
-        source=finding.source,
-        curve=finding.curve,
-        heat=finding.heat,
     )
 
 
@@ -72,7 +54,7 @@ def steady(printed: str) -> str:
     >>> steady("Current thread 0x00007f66c1b0 (most recent call first):")
     'Current thread (most recent call first):'
     """
-    printed = THREAD.sub(r"\1", printed) if printed else printed
+    printed = THREAD.sub(r"\1", printed)
     return SANITIZED.sub("…", printed) if "Sanitizer" in printed else printed
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gradcheck.results.record import Header, Record, Run
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import Header, Run
 from gradcheck.results.stored.plain import dumped, result_dict
 from gradcheck.results.stored.read import result_of
 from gradcheck.testing import CARRIED
@@ -47,14 +48,14 @@ def tell(
         file, colon, line = error.source.rpartition(":")
         if case is None and colon and line.isdecimal():
             crash.path, crash.lineno = file, int(line)
-    results: Sequence[Record] = getattr(item, "results", ()) if case is None else case.results
+    results: Sequence[CaseResult] = getattr(item, "results", ()) if case is None else case.results
     if case is not None and report.outcome != "failed":  # it was to fail
-        results = [result for result in results if result.verdict.expected]
+        results = [result for result in results if result.finding.verdict.expected]
     if results:
         carry(report, results, own=case is not None)
 
 
-def carry(report: pytest.TestReport, results: Sequence[Record], *, own: bool = False) -> None:
+def carry(report: pytest.TestReport, results: Sequence[CaseResult], *, own: bool = False) -> None:
     """Let results go with a report; `own`: they are of a test of a user's own."""
     plain = [result_dict(NO_RUN, result) for result in results]
     setattr(report, CARRIED, dumped({"own": own, "results": plain}))
@@ -69,7 +70,7 @@ def _place(item: pytest.Item, report: pytest.TestReport) -> None:
             report.longrepr = (where, (at or 0) + 1, reason)
 
 
-def heard(report: pytest.TestReport) -> tuple[bool, list[Record]]:
+def heard(report: pytest.TestReport) -> tuple[bool, list[CaseResult]]:
     """What a report carries: whether it is of a user's own test, and its results."""
     text: Any = getattr(report, CARRIED, None)
     if not isinstance(text, str):

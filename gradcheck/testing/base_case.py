@@ -10,7 +10,7 @@ from unittest import SkipTest
 from gradcheck.errors import UsageError
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record
+    from gradcheck.results.case_result import CaseResult
 
 
 class Asked:
@@ -51,7 +51,7 @@ class Asked:
         """As it stands in a test's name."""
         return f"<case {self.id}>"
 
-    def _judged(self, records: Sequence[Record]) -> None:
+    def _judged(self, records: Sequence[CaseResult]) -> None:
         """Keep what was found.
 
         Raises:
@@ -60,12 +60,14 @@ class Asked:
         """
         __tracebackhide__ = True
         self.results += records
-        checked = [r for r in records if r.verdict.checked]
+        checked = [r for r in records if r.finding.verdict.checked]
         if records and not checked:
             from gradcheck.results.words import clean, word
 
-            raise SkipTest(f"{word(records[0].verdict)}: {clean(records[0].reason)}")
-        failed = [r for r in checked if not r.verdict.expected]
+            raise SkipTest(
+                f"{word(records[0].finding.verdict)}: {clean(records[0].finding.reason)}"
+            )
+        failed = [r for r in checked if not r.finding.verdict.expected]
         if failed:
             from gradcheck.testing.failure import failure_of
 

@@ -13,7 +13,7 @@ from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.crash_limit import CALL
 from gradcheck.run.judge_case import hash_of
-from gradcheck.run.to_result import record_of
+from gradcheck.run.to_result import result_of
 from gradcheck.testing.attach_results import carry
 from gradcheck.testing.failure import CheckFailed, failure_of
 from gradcheck.testing.items import node_of, place_of
@@ -128,7 +128,7 @@ class Lost:
         """Make a report that of a failure, with the result that goes with it."""
         check, plan = self._checks[report.nodeid], self._ours.plan
         finding = Finding(name=CALL, verdict=verdict, reason=reason)
-        result = record_of(
+        result = result_of(
             plan, check.case, hash_of(check.case), check.binding.name, check.dtype, finding
         )
         try:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gradcheck.report import failure_text
 from gradcheck.results import printed, words
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Problem
-from gradcheck.results.record import Record
 from gradcheck.results.verdict import Verdict
 
 
@@ -32,17 +32,17 @@ for _public in (CheckFailed, NotCompared):
     _public.__module__ = "gradcheck"  # as a traceback is to call it
 
 
-def failure_of(failed: Sequence[Record], about: Sequence[Problem] = ()) -> CheckFailed:
+def failure_of(failed: Sequence[CaseResult], about: Sequence[Problem] = ()) -> CheckFailed:
     """The failure that results of one case make.
 
     `about` says what a baseline holds against them: that they are wrong, it knows.
     """
     first = failed[0]
-    noise = printed.marked(first.printed, "  ")
+    noise = printed.marked(first.finding.printed, "  ")
     text = "\n\n".join(map(failure_text.paragraph, failed))
     lines = [words.clean(problem.text) for problem in about]
     lead = lead_of(about) if about else f"{_lead(first)}{_more(len(failed))}"
-    source = next((record.source for record in failed if record.source), "")
+    source = next((record.finding.source for record in failed if record.finding.source), "")
     return CheckFailed("\n".join([text, *noise, *lines]), lead, source)
 
 
@@ -58,11 +58,11 @@ def _more(count: int) -> str:
     return f" (and {count - 1} more)" if count > 1 else ""
 
 
-def _lead(record: Record) -> str:
+def _lead(record: CaseResult) -> str:
     """What is wrong in one line: of which gradient, and of which class, where that is known."""
     said = failure_text.alone(record).lead
-    subject = words.subject(record.output, record.part)
+    subject = words.subject(record.finding.name, record.finding.part)
     if not said.startswith((f"{subject} ", f"{subject}: ")):
         said = ": ".join(filter(None, (subject, said)))
-    word = words.word(record.verdict)
-    return said if record.verdict is Verdict.FAIL else f"{word} {said}"
+    word = words.word(record.finding.verdict)
+    return said if record.finding.verdict is Verdict.FAIL else f"{word} {said}"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gradcheck.results import words
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Breach, Known
-from gradcheck.results.record import Record, Run
+from gradcheck.results.run import Run
 from gradcheck.spec.model import ModelSpec
 from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.rule import RuleSpec
@@ -44,7 +45,7 @@ class GradcheckItem(Item):
         """Keep what to judge."""
         super().__init__(**rest)
         self.ours, self.check = ours, check
-        self.results: Sequence[Record] = ()
+        self.results: Sequence[CaseResult] = ()
         self.add_marker(MARKER)
 
     def runtest(self) -> None:
@@ -57,10 +58,10 @@ class GradcheckItem(Item):
             run = self.ours.judged(self.check)
         self.results = run.results
         failed = [result for result in run.results if not run.accepts(result)]
-        wrong = [r for r in failed if not r.verdict.expected]
+        wrong = [r for r in failed if not r.finding.verdict.expected]
         problems = run.gate.problems if run.gate is not None else ()
         about = [problem for problem in problems if problem.breach not in WHOLE]
-        lacking = [r for r in failed if not r.verdict.checked]
+        lacking = [r for r in failed if not r.finding.verdict.checked]
         if lacking and not wrong:
             lines = [words.clean(text) for text in run.unmet]
             raise CheckFailed("\n".join(lines), lines[0])
@@ -71,10 +72,10 @@ class GradcheckItem(Item):
         if failed or not run.results:
             raise NotCompared("nothing was compared")
         self._excuse(run)
-        unchecked = [result for result in run.results if not result.verdict.checked]
+        unchecked = [result for result in run.results if not result.finding.verdict.checked]
         if len(unchecked) == len(run.results):
             first = unchecked[0]
-            pytest.skip(f"{words.word(first.verdict)}: {words.clean(first.reason)}")
+            pytest.skip(f"{words.word(first.finding.verdict)}: {words.clean(first.finding.reason)}")
 
     def _quiet(self) -> AbstractContextManager[Any]:
         """Another process's prints stand in the failure; pytest need not show them once more."""

@@ -17,8 +17,9 @@ from gradcheck.testing import BASELINE, CARRIED
 
 if TYPE_CHECKING:
     from gradcheck.cli.outcome import Target
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.expectation import Gate, Problem
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.run import Run
     from gradcheck.testing.session import Session
 
 FLAG: Final = "--gradcheck-report"
@@ -32,8 +33,8 @@ class Heard:
     def __init__(self, ours: Callable[[], Session | None], targets: Sequence[Target]) -> None:
         """`ours()` is what the flags ask for, if anything; `targets` are the reports to write."""
         self._asked, self._targets = ours, targets
-        self._suite: dict[str, list[Record]] = {}  # one that was run twice counts once
-        self._own: list[Record] = []
+        self._suite: dict[str, list[CaseResult]] = {}  # one that was run twice counts once
+        self._own: list[CaseResult] = []
         self._whole = False
         self._lines: list[str] = []
         self._green = True
@@ -75,7 +76,7 @@ class Heard:
         ours = self._asked()
         results = [result for found in self._suite.values() for result in found]
         run = ours.held(ours.ordered(results)) if ours is not None else None
-        self._own.sort(key=lambda result: (result.implementation, result.name))
+        self._own.sort(key=lambda result: (result.case.implementation, result.case.name))
         first = counted(run, self._own, ours.baseline.name if ours and ours.baseline else "")
         hint = f"; as a page: {FLAG} gradcheck.html" if " failed (" in first else ""
         yield clean(first + hint * (not self._targets))
@@ -112,13 +113,13 @@ class Heard:
                 yield f"not written: {path}"
 
 
-def with_own(run: Run | None, own: Sequence[Record], stopped: str = "") -> Run:
+def with_own(run: Run | None, own: Sequence[CaseResult], stopped: str = "") -> Run:
     """A run that holds the results of the user's own tests too, each file an implementation.
 
     `stopped` says why it ended early, if it did.
     """
     import gradcheck
-    from gradcheck.results.record import Header, Run, digest_of
+    from gradcheck.results.run import Header, Run, digest_of
 
     if run is None:
         header = Header(
@@ -126,8 +127,8 @@ def with_own(run: Run | None, own: Sequence[Record], stopped: str = "") -> Run:
             dtypes=(), seed=0, numpy=getattr(sys.modules.get("numpy"), "__version__", ""),
         )  # fmt: skip
         run = Run(header=header, results=())
-    files = dict.fromkeys([*run.header.implementations, *(r.implementation for r in own)])
-    dtypes = dict.fromkeys([*run.header.dtypes, *(result.dtype for result in own)])
+    files = dict.fromkeys([*run.header.implementations, *(r.case.implementation for r in own)])
+    dtypes = dict.fromkeys([*run.header.dtypes, *(result.case.dtype for result in own)])
     results = (*run.results, *own)
     cases = digest_of(results)
     header = replace(run.header, implementations=(*files,), dtypes=(*dtypes,), cases=cases)
@@ -135,7 +136,7 @@ def with_own(run: Run | None, own: Sequence[Record], stopped: str = "") -> Run:
     return replace(whole, complete=False, stopped=stopped) if stopped else whole
 
 
-def counted(run: Run | None, own: Sequence[Record], baseline: str) -> str:
+def counted(run: Run | None, own: Sequence[CaseResult], baseline: str) -> str:
     """The counts of a session, and which classes of defects its failures are of."""
     from gradcheck.results.expectation import Known
     from gradcheck.results.verdict import Verdict
@@ -143,13 +144,15 @@ def counted(run: Run | None, own: Sequence[Record], baseline: str) -> str:
     from gradcheck.spec.label import UNKNOWN
 
     results = [*(run.results if run is not None else ()), *own]
-    checked = sum(result.verdict.checked for result in results)
-    failed = [r for r in own if not r.verdict.expected]
+    checked = sum(result.finding.verdict.checked for result in results)
+    failed = [r for r in own if not r.finding.verdict.expected]
     failed += [r for r in run.results if run.fails(r)] if run is not None else []
     texts = [plural(checked, "check")]
     if failed:
         classes = Counter(
-            r.defect or (UNKNOWN if r.diagnosis else r.verdict.value.upper()) for r in failed
+            r.finding.defect
+            or (UNKNOWN if r.finding.diagnosis else r.finding.verdict.value.upper())
+            for r in failed
         )
         which = ", ".join(f"{name} {count:,}" for name, count in classes.most_common())
         texts.append(f"{len(failed):,} failed ({which})")
@@ -158,8 +161,8 @@ def counted(run: Run | None, own: Sequence[Record], baseline: str) -> str:
         for known, what in ((Known.XFAIL, "known"), (Known.XPASS, "listed and passing")):
             if count := gate.count(known):
                 texts.append(f"{count:,} {what}")
-    if checked and len(texts) == 1 and all(r.verdict.expected for r in results):
+    if checked and len(texts) == 1 and all(r.finding.verdict.expected for r in results):
         texts[0] += " passed"
-    left = Counter(r.verdict for r in results)
+    left = Counter(r.finding.verdict for r in results)
     texts += [f"{left[v]:,} {v.value}" for v in (Verdict.UNSUPPORTED, Verdict.UNBOUND) if left[v]]
     return ", ".join(texts) + (f"; known failures: {clean(baseline)}" if baseline else "")

@@ -21,9 +21,10 @@ from gradcheck.results.baseline.apply import applied
 from gradcheck.results.baseline.entry import Baseline
 from gradcheck.results.baseline.file import read
 from gradcheck.results.baseline.scope import Scope, matcher
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Problem
-from gradcheck.results.record import Header, Record, Run
 from gradcheck.results.required import asked, matching, refuse_left_out
+from gradcheck.results.run import Header, Run
 from gradcheck.run.execute import header_of
 from gradcheck.run.judge_case import judge, why_of
 from gradcheck.run.loaded_plan import loaded
@@ -88,11 +89,13 @@ class Session:
         """What implementations say that they are."""
         return self.header.versions
 
-    def ordered(self, results: Sequence[Record]) -> list[Record]:
+    def ordered(self, results: Sequence[CaseResult]) -> list[CaseResult]:
         """Results in the order of `gradcheck run`, whatever process and order they came from."""
         names = ((c.binding.name, f"{c.case.name}/{c.dtype}") for c in self.checks)
         places = {name: place for place, name in enumerate(names)}
-        return sorted(results, key=lambda result: places[result.implementation, result.name])
+        return sorted(
+            results, key=lambda result: places[result.case.implementation, result.case.name]
+        )
 
     def judged(self, check: Check) -> Run:
         """What comes of one check, held against the baseline."""
@@ -102,12 +105,12 @@ class Session:
         )
         return self.held(judge(plan, check.case, check.binding, self._why), alone=True)
 
-    def held(self, results: Sequence[Record], *, alone: bool = False) -> Run:
+    def held(self, results: Sequence[CaseResult], *, alone: bool = False) -> Run:
         """Results as a run with what the baseline makes of them.
 
         `alone`: they are those of one case, and nothing is said of other entries.
         """
-        judged = {(result.op, result.dialect) for result in results}
+        judged = {(result.case.op, result.case.dialect) for result in results}
         require = matching(self.header.require, judged)  # of what pytest has selected
         header = replace(self.header, require=tuple(require))
         run = Run(header=header, results=tuple(results))
@@ -116,7 +119,7 @@ class Session:
             return run
         scope = None
         if alone:
-            names = {result.name for result in results}
+            names = {result.case.name for result in results}
             about = (e for e in baseline.entries if any(map(matcher(e.match), names)))
             baseline = replace(baseline, entries=tuple(about))
             scope = Scope(Suite("nothing", "0", ()), (), names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +18,8 @@ from gradcheck.testing.inputs import Array, Drawn
 if TYPE_CHECKING:
     from gradcheck.api.check import Result
     from gradcheck.implementations.bound import Bound
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.finding import Finding
-    from gradcheck.results.record import Record
 
 NOWHERE: Final = object()
 """Equal to no attribute's value: nothing is taken to be fixed in the code."""
@@ -134,23 +135,19 @@ class OwnCase(Asked):
             raise UsageError("there is no forward to difference: case.check(forward, vjp)")
         return bound
 
-    def _record(self, finding: Finding, source: str) -> Record:
+    def _record(self, finding: Finding, source: str) -> CaseResult:
         """A finding under the test's name; `source` is where the backward stands."""
-        from gradcheck.results.record import Record
+        from gradcheck.results.case_result import CaseId, CaseResult
 
-        names = set(type(finding).__dataclass_fields__) & set(Record.__dataclass_fields__) - {
-            "name"
-        }
         file, _, function = self.test.partition("::")
         stem = file.removesuffix(".py")
         where = f"{stem}/{function}/{self.id}"
         sample = self.id.replace(f"-{self.dtype}", "", 1)
-        return Record(
+        case = CaseId(
             name=where, hash="", implementation=self._file, op=stem, dialect=function,
-            sample=sample, output=finding.name, dtype=self.dtype, seed=self.seed,
-            repro=self._again,
-            **{**{name: getattr(finding, name) for name in names}, "source": source},
+            sample=sample, dtype=self.dtype, seed=self.seed,
         )  # fmt: skip
+        return CaseResult(case=case, finding=replace(finding, source=source), repro=self._again)
 
 
 def _pair(entry: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:

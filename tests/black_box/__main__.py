@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("-j", dest="jobs", type=int, default=1)
     given = parser.parse_args()
     if given.verify:
-        from .verified import verify_all
+        from .verify import verify_all
 
         return verify_all(given.kind, given.name)
     if given.carried:

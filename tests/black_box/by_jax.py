@@ -1,7 +1,7 @@
 """JAX functions with NumPy in and out, and the VJP that jax.vjp gives.
 
-JAX holds float64 back unless `jax_enable_x64` is set. Half of these run with it; the others are
-what most people run: float32 inside, whatever comes in.
+JAX rounds to float32 unless `jax_enable_x64` is set. Half of these pairs run with it; the others
+run as most users do: in float32, for any input.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
 
-from .pair import DOUBLE, Pair, drawn, uniform
+from .pair import Pair, drawn, of_framework, uniform
 
 KIND = "jax"
 
 
 def wide(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Forward and VJP in the dtype of what comes in."""
+    """Forward and VJP in the dtype of the input."""
 
     def forward(*primals):
         with jax.enable_x64(True):
@@ -36,7 +36,7 @@ def wide(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def narrow(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Forward and VJP in float32, returned in the dtype of what comes in."""
+    """Forward and VJP in float32, returned in the dtype of the input."""
 
     def forward(*primals):
         with jax.enable_x64(False):
@@ -167,46 +167,7 @@ IN_SINGLE = (
 
 
 def pairs() -> Iterator[Pair]:
-    """All of this file: big numbers cannot enter; differences in float64 verify them."""
-    for name, (f, primals) in FUNCTIONS.items():
-        forward, vjp = wide(f)
-        free = (primals[0] == 0,) if "kink" in name else ()
-        more: dict[str, Any] = {"loses": np.inf} if name == "x/x" else {}
-        if name == "standardize 1000":  # mean(x²) − mean(x)²: in float32 JAX's own VJP is wrong
-            more["dtypes"] = DOUBLE
-        yield Pair(
-            name=name,
-            kind=KIND,
-            forward=forward,
-            vjp=vjp,
-            primals=primals,
-            hidden=True,
-            free=free,
-            **more,
-        )
-    for name in IN_SINGLE:
-        f, primals = FUNCTIONS[name]
-        forward, vjp = narrow(f)
-        yield Pair(
-            name=f"{name} without x64",
-            kind=KIND,
-            forward=forward,
-            vjp=vjp,
-            primals=primals,
-            hidden=True,
-            dtypes=DOUBLE,
-            sees=1e-2,
-            loses=1e-3,
-            behind=wide(f)[0],
-        )
-    for name, (rounding, smooth, primals) in HALF.items():
-        yield Pair(
-            name=name,
-            kind=KIND,
-            forward=wide(rounding)[0],
-            vjp=wide(smooth)[1],
-            primals=primals,
-            hidden=True,
-            behind=wide(smooth)[0],
-            sees=0.6,
-        )
+    """All pairs of this file."""
+    single = {f"{n} without x64": (*narrow(FUNCTIONS[n][0]), n) for n in IN_SINGLE}
+    # mean(x²) − mean(x)²: in float32 JAX's own VJP is wrong
+    return of_framework(KIND, FUNCTIONS, HALF, single, wide, ("standardize 1000",))

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 
-from .pair import DOUBLE, Pair, drawn, uniform
+from .pair import Pair, drawn, of_framework, uniform
 
 KIND = "torch"
 torch.set_num_threads(1)
 
 
 def tensors(primals: tuple[Any, ...]) -> list[Any]:
-    """Tensors of their own memory, which track gradients where they can."""
+    """Tensors with own memory; floating ones track gradients."""
     made = [torch.tensor(np.asarray(p)) for p in primals]
     return [t.requires_grad_() if t.is_floating_point() else t for t in made]
 
@@ -141,58 +141,17 @@ LOW = {
                      lambda w: w.sum(0), (uniform("tiw", -1, 1, 4, 2),)),
 }  # fmt: skip
 IN_SINGLE = (
-    "tanh",
-    "softmax",
-    "gelu",
-    "layer_norm",
-    "attention",
-    "inv",
-    "cholesky",
-    "logsumexp",
-    "conv2d",
+    "tanh", "softmax", "gelu", "layer_norm", "attention", "inv", "cholesky", "logsumexp", "conv2d",
     "gru",
-)
+)  # fmt: skip
+
+
+def narrow(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Forward and VJP of a function of tensors, computed in float32."""
+    return both(lambda *ts: f(*[t.float() for t in ts]).double())
 
 
 def pairs() -> Iterator[Pair]:
-    """All of this file: big numbers cannot enter; differences in float64 verify them."""
-    for name, (f, primals) in FUNCTIONS.items():
-        forward, vjp = both(f)
-        free = (primals[0] == 0,) if "kink" in name else ()
-        more = {"loses": np.inf} if name == "x/x" else {}
-        yield Pair(
-            name=name,
-            kind=KIND,
-            forward=forward,
-            vjp=vjp,
-            primals=primals,
-            hidden=True,
-            free=free,
-            **more,
-        )
-    for name in IN_SINGLE:
-        f, primals = FUNCTIONS[name]
-        forward, vjp = both(lambda *ts, f=f: f(*[t.float() for t in ts]).double())
-        yield Pair(
-            name=f"{name} in float32",
-            kind=KIND,
-            forward=forward,
-            vjp=vjp,
-            primals=primals,
-            hidden=True,
-            dtypes=DOUBLE,
-            sees=1e-2,
-            loses=1e-3,
-            behind=both(FUNCTIONS[name][0])[0],
-        )
-    for name, (rounding, smooth, primals) in LOW.items():
-        yield Pair(
-            name=name,
-            kind=KIND,
-            forward=both(rounding)[0],
-            vjp=both(smooth)[1],
-            primals=primals,
-            hidden=True,
-            behind=both(smooth)[0],
-            sees=0.6,
-        )
+    """All pairs of this file."""
+    single = {f"{n} in float32": (*narrow(FUNCTIONS[n][0]), n) for n in IN_SINGLE}
+    return of_framework(KIND, FUNCTIONS, LOW, single, both)

@@ -1,7 +1,7 @@
-"""How many forwards of the corpus 50 digits can carry, and whether their slopes are true.
+"""How many forwards of the corpus can be evaluated in 50 digits, and whether their slopes are true.
 
-The slopes at the element with the largest gradient are held against those that `verify` computes
-from the same text, in numbers of its own.
+The slopes at the element with the largest gradient are compared with those that `verify` computes
+from the same code in its own numbers.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import numpy as np
 
 from gradcheck.judge.arbiter import BUDGET, Arbiter
 from gradcheck.numerics.highprecision.forward import BigForward
-from gradcheck.numerics.highprecision.refusal import NoArbiter
+from gradcheck.numerics.highprecision.numbers import NoArbiter
 
 from .corpus import corpus
 from .pair import Pair
 from .verify import cotangents, gradients
 
 AGREES = 1e-10
-"""What the two slopes may be apart, as a part of the sum of their terms' sizes."""
+"""The largest difference of the two slopes, as a part of the sum of their terms' sizes."""
 FRAMEWORKS = {"jax": "JAX", "torch": "PyTorch"}
 
 
 @dataclass(frozen=True)
 class Carried:
-    """What became of one forward: why it was refused, and how far its slope is from the truth."""
+    """The outcome of one forward: the reason of a refusal, or the error of its slope."""
 
     kind: str
     name: str
@@ -40,7 +40,7 @@ class Carried:
 
 
 class Slopes:
-    """Slopes of one forward in 50 digits, as `check` has them; `refusal` where it has none."""
+    """Slopes of one forward in 50 digits, as in `check`; `refusal` if there are none."""
 
     def __init__(self, pair: Pair, dtype: str) -> None:
         self.refusal = ""

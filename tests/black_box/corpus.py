@@ -1,4 +1,4 @@
-"""All pairs, by name; those of a framework that is not installed are left out, and said so."""
+"""All pairs by name, except those of frameworks that are not installed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FAMILIES = {
     "complex_numbers": (), "special_functions": ("scipy",),
     "by_jax": ("jax",), "by_torch": ("torch",),
 }  # fmt: skip
-"""The modules, and what each needs beside NumPy."""
+"""The modules, and their dependencies besides NumPy."""
 
 
 @cache
 def missing() -> tuple[str, ...]:
-    """Modules whose framework is not there."""
+    """Modules whose framework is not installed."""
     return tuple(m for m, needs in FAMILIES.items() if not all(map(_there, needs)))
 
 
@@ -28,7 +28,7 @@ def _there(name: str) -> bool:
 
 @cache
 def corpus(*, plain: bool = False) -> dict[str, Pair]:
-    """Pairs by `kind/name`; those alone that need nothing beside NumPy, where `plain`."""
+    """Pairs by `kind/name`; if `plain`, only those that need nothing but NumPy."""
     found: dict[str, Pair] = {}
     for module, needs in FAMILIES.items():
         if module in missing() or (plain and needs):

@@ -1,4 +1,4 @@
-"""What `check` says of the pairs and of what is planted in them, each within a time limit."""
+"""The verdicts of `check` on all pairs and on planted errors, each within a time limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .planted import planted
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is judged. `modes`: whether `full`, one or both."""
+    """The selection to judge; `modes` are the values of `full`."""
 
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What was said of one VJP; `error` is what was planted, empty for the right one."""
+    """The verdict on one VJP; `error` names the planted error, empty for the right one."""
 
     kind: str
     name: str

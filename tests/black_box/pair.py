@@ -1,4 +1,4 @@
-"""A forward with its right VJP at one hard point, and the small families that make many of them."""
+"""A forward with its right VJP at one hard point, and functions that make families of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ DOUBLE = ("float64",)
 class Pair:
     """A right VJP at one point.
 
-    `behind` is the smooth function that the VJP is of, where forward rounds. `free` are masks, one
-    per primal, of the elements that sit on a kink: there another subgradient is right, too, and no
-    error is planted. `loses` is the part of the largest gradient that the VJP, written as a
-    careful person writes it, may lose to rounding in float64. `sees` is the smallest relative error
-    that forward's values can show at all: one in forwards that are stairs, and a zero gradient,
-    which is true between two stairs, is no error there.
+    `behind` is the smooth function that belongs to the VJP, where forward rounds. `free` are masks,
+    one per primal, of elements on a kink: other subgradients are right there, too, and no error is
+    planted. `loses` is the part of the largest gradient that a carefully written VJP may lose to
+    rounding in float64. `sees` is the smallest relative error that forward's values can show at
+    all: 1 for staircases, where a zero gradient is true between two steps, and not an error.
     """
 
     name: str
@@ -36,17 +35,17 @@ class Pair:
     free: tuple[Any, ...] = ()
     loses: float = 1e-8
     sees: float = 0.0
-    hidden: bool = False  # big numbers cannot go through forward's text: the truth is a peer's
+    hidden: bool = False  # not verified in big numbers: a framework's derivative is the truth
 
     def cast(self, dtype: str) -> tuple[Any, ...]:
-        """The primals in a dtype; integers stay, complex ones are as wide."""
+        """The primals in a dtype; complex ones as wide, integers unchanged."""
         kinds = {"f": dtype, "c": {"float64": "complex128", "float32": "complex64"}[dtype]}
         given = (np.asarray(p) for p in self.primals)
         return tuple(p.astype(kinds.get(p.dtype.kind, p.dtype)) for p in given)
 
 
 def typed(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """The VJP with gradients as wide as their primals, where NumPy has widened them."""
+    """The VJP with gradients in their primals' dtypes, where NumPy has widened them."""
 
     def one(g: Any, p: Any) -> Any:
         kind = np.asarray(p).dtype
@@ -67,12 +66,12 @@ Points = Mapping[str, Point]
 
 
 def drawn(name: str, *shape: int, scale: float = 1.0, offset: float = 0.0) -> Any:
-    """Normal numbers of a name's own, with full mantissas."""
+    """Normal numbers by name, with full mantissas."""
     return offset + scale * np.random.default_rng(crc32(name.encode())).normal(size=shape)
 
 
 def uniform(name: str, low: float, high: float, *shape: int) -> Any:
-    """Numbers of a name's own between two ends."""
+    """Uniform numbers by name."""
     return np.random.default_rng(crc32(name.encode())).uniform(low, high, size=shape)
 
 
@@ -99,4 +98,62 @@ def at(
         primals = x if isinstance(x, tuple) else (x,)
         yield Pair(
             name=f"{name} {where}", kind=kind, forward=f, vjp=typed(vjp), primals=primals, **known
+        )
+
+
+def of_framework(
+    kind: str,
+    functions: Mapping[str, Any],
+    rounded: Mapping[str, Any],
+    single: Mapping[str, Any],
+    both: Callable[..., Any],
+    double_only: tuple[str, ...] = (),
+) -> Iterator[Pair]:
+    """Pairs of a framework's functions; differences in float64 verify them.
+
+    Args:
+        kind: the framework.
+        functions: by name, a function and its primals.
+        rounded: by name, a function that rounds inside, the smooth one behind it, its primals.
+        single: by the pair's name, forward and VJP in float32, and the name of the function.
+        both: makes forward and VJP of a function.
+        double_only: functions whose own VJP is wrong in float32.
+    """
+    for name, (f, primals) in functions.items():
+        forward, vjp = both(f)
+        yield Pair(
+            name=name,
+            kind=kind,
+            forward=forward,
+            vjp=vjp,
+            primals=primals,
+            hidden=True,
+            free=(primals[0] == 0,) if "kink" in name else (),
+            loses=np.inf if name == "x/x" else 1e-8,
+            dtypes=DOUBLE if name in double_only else BOTH,
+        )
+    for name, (forward, vjp, of) in single.items():
+        f, primals = functions[of]
+        yield Pair(
+            name=name,
+            kind=kind,
+            forward=forward,
+            vjp=vjp,
+            primals=primals,
+            hidden=True,
+            dtypes=DOUBLE,
+            sees=1e-2,
+            loses=1e-3,
+            behind=both(f)[0],
+        )
+    for name, (rounding, smooth, primals) in rounded.items():
+        yield Pair(
+            name=name,
+            kind=kind,
+            forward=both(rounding)[0],
+            vjp=both(smooth)[1],
+            primals=primals,
+            hidden=True,
+            behind=both(smooth)[0],
+            sees=0.6,
         )

@@ -1,4 +1,4 @@
-"""Wrong VJPs made of a right one; those that no forward's values could show are left out."""
+"""Wrong VJPs made from a right one, except errors that forward's values cannot show."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .pair import Pair
 
 Change = Callable[[list[Any]], list[Any]]
 PLACES = 20
-"""Elements of which one at a time is 1% off."""
+"""Elements that are 1% off, one at a time."""
 SHOWN = {"float64": 1e-7, "float32": 1e-3}
-"""What `check` promises to show, of an element and of the largest one of its tensor."""
+"""Errors that `check` guarantees to find, relative to an element and to the largest one."""
 ROUNDINGS = 64.0
-"""An error of fewer times what the last bit of primals and cotangents does is rounding."""
+"""Errors below this many times the effect of the last bit of the inputs are rounding."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Is a pair right? Its forward's text, or that of the smooth function behind, at many digits.
+"""Verifies the pairs, by their forward's code (or the smooth function behind it) in many digits.
 
-gradcheck has no part in it. For the time of an evaluation, the names `np`, `special` and `linalg`
-of the corpus' modules are bound to mpmath: ufuncs element by element, linear algebra by mpmath's
-own. Roundings in the text (`astype`, `round`) do nothing there: `behind` stands for what rounds.
-Where no text can go, PyTorch's or JAX's own derivative at float64 is the truth.
+It does not use gradcheck. During an evaluation, the names `np`, `special` and `linalg` of the
+corpus' modules are bound to mpmath. Roundings in the code (`astype`, `round`) have no effect:
+`behind` replaces functions that round. For other forwards, PyTorch's or JAX's own derivative in
+float64 is the truth.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
+from .corpus import corpus
 from .pair import Pair
 
 mp = mpmath.mp
@@ -474,3 +475,26 @@ def by_differences(pair: Pair) -> float:
         scale = max(np.abs(want).max(initial=0), 1e-3)
         worst = max(worst, float(np.abs(np.asarray(got[i]) - want).max(initial=0) / scale))
     return worst if worst > 1e-6 else 0.0
+
+
+def verify_all(kinds: list[str], names: list[str]) -> int:
+    """Print what is not right, or cannot be verified; 1 if there is any."""
+    count = bad = hidden = 0
+    for name, pair in corpus().items():
+        if (kinds and pair.kind not in kinds) or (names and not any(n in name for n in names)):
+            continue
+        count += 1
+        hidden += pair.hidden
+        try:
+            with np.errstate(all="ignore"):
+                far = error(pair)
+        except Exception as problem:  # noqa: BLE001 - said, and counted
+            sys.stdout.write(f"UNKNOWN {name}: {type(problem).__name__}: {problem}\n")
+            bad += 1
+            continue
+        sys.stdout.flush()
+        if not far <= pair.loses:
+            sys.stdout.write(f"WRONG {name}: {far:.2g} of the largest element\n")
+            bad += 1
+    sys.stdout.write(f"{count} pairs, {bad} not verified, {hidden} verified by differences only\n")
+    return 1 if bad else 0

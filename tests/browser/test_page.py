@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from gradcheck.results.finding import Heat, VCurve
-from gradcheck.results.record import Certificate
+from gradcheck.results.finding import Certificate, Heat, VCurve
 from gradcheck.results.verdict import Verdict
 
 pytestmark = pytest.mark.slow

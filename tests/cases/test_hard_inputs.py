@@ -269,7 +269,10 @@ def outcomes(planted, cases, monkeypatch):
     plan = Plan(suite=SUITE, cases=cases, implementations=["planted:IMPL"],
                 dtypes=list(planted.dtypes), seed=0, contract=False)  # fmt: skip
     return {
-        (f"{r.op}/{r.dialect}/{r.sample}", r.dtype, r.output): (r.verdict, r.reason)
+        (r.case.name.rpartition("/")[0], r.case.dtype, r.finding.name): (
+            r.finding.verdict,
+            r.finding.reason,
+        )
         for r in execute(plan).results
     }
 

@@ -76,7 +76,7 @@ def test_a_run_ends_at_the_nth_case_that_fails(run):
     assert found.code == 1  # an answer, and no interruption
     assert f"\nincomplete: {MANY}" in found.out
     part = read(Path("part.jsonl"))
-    assert len({r.name for r in part.results if part.fails(r)}) == 3
+    assert len({r.case.name for r in part.results if part.fails(r)}) == 3
     assert part.halted
     assert run("part.jsonl", command="report").code == 1
 
@@ -128,7 +128,7 @@ def test_the_time_of_a_run_is_bounded_whatever_the_code_does(run):
     part = read(Path("part.jsonl"))
     assert part == read(Path("part.json"))
     assert part.late
-    assert {r.op for r in part.results if r.verdict == "notrun"} >= {"relu"}
+    assert {r.case.op for r in part.results if r.finding.verdict == "notrun"} >= {"relu"}
     assert f"notrun={part.footer.counts['notrun']} " in found.out
     assert run("part.jsonl", command="report").code == 1
 

@@ -255,7 +255,9 @@ def test_what_other_jobs_had_finished_is_in_the_log(begun, again, sent):
     assert before.results == ()
     found = read(Path("0.jsonl"))
     assert found.stopped == "interrupted; not reached: 2 of 12 cases"
-    assert [*dict.fromkeys(r.op for r in found.results)] == [f"square{i:02}" for i in range(1, 11)]
+    assert [*dict.fromkeys(r.case.op for r in found.results)] == [
+        f"square{i:02}" for i in range(1, 11)
+    ]
     assert found == read(Path("0.json"))
     assert again("0.jsonl").code == 130
 
@@ -288,7 +290,7 @@ def test_the_first_failure_ends_the_run(run, again):
     assert f"\nincomplete: {STOPPED}\n" in found.out
     assert f"incomplete: {STOPPED}" in Path("x.md").read_text().replace("\\", "")
     kept = read(Path("x.jsonl"))
-    assert [*dict.fromkeys(r.op for r in kept.results)] == [f"square0{i}" for i in range(4)]
+    assert [*dict.fromkeys(r.case.op for r in kept.results)] == [f"square0{i}" for i in range(4)]
     assert (kept.complete, kept.stopped) == (False, STOPPED)
     assert kept == read(Path("x.json"))
     assert again("x.jsonl").code == again("x.json").code == 1
@@ -537,7 +539,7 @@ def test_what_is_no_shard_is_a_usage_error(run, capsys, word):
 
 
 def ops_of(name):
-    return {result.op for result in read(Path(name)).results}
+    return {result.case.op for result in read(Path(name)).results}
 
 
 def test_only_what_failed_last_time_is_run_until_nothing_fails(run, monkeypatch):

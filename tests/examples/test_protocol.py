@@ -50,11 +50,11 @@ def judged(manifest, op, *, samples=(), dtypes=DTYPES, contract=None):
     )
     run = execute(plan)
     assert run.troubles == ()
-    return [r for r in run.results if r.part is not Part.CONTRACT], run
+    return [r for r in run.results if r.finding.part is not Part.CONTRACT], run
 
 
 def verdicts(results):
-    return {(r.name, r.output): r.verdict for r in results}
+    return {(r.case.name, r.finding.name): r.finding.verdict for r in results}
 
 
 def command(manifest):
@@ -84,7 +84,7 @@ def test_rms_norm_gets_the_verdicts_of_the_reference(manifest):
 def test_the_wrong_operator_fails(manifest):
     found, _ = judged(manifest, "silu", samples=["typical"])
     assert len(found) == 4
-    assert {(r.output, r.verdict) for r in found} == {
+    assert {(r.finding.name, r.finding.verdict) for r in found} == {
         ("forward", Verdict.PASS),
         ("x", Verdict.FAIL),
     }
@@ -108,7 +108,7 @@ def test_a_shell_will_do(tmp_path, capsys):
     assert len(found) == 2 * len(SUITE.cases(["sqr"]))
     assert run.passed
     found, _ = judged(place / "gradcheck.toml", "silu", samples=["typical"], contract=False)
-    assert {(r.dtype, r.output, r.verdict) for r in found} == {
+    assert {(r.case.dtype, r.finding.name, r.finding.verdict) for r in found} == {
         ("float64", "forward", Verdict.PASS),
         ("float64", "x", Verdict.FAIL),
         ("float32", "vjp", Verdict.UNSUPPORTED),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.directional_result import DirectionalResult, common_factor
-from gradcheck.numerics.projection import Heading
-from gradcheck.numerics.residuals import Sides, Slope
+from gradcheck.numerics.adaptive_slope import Sides, Slope
+from gradcheck.numerics.ray import Heading
 
 
 def strike(error=0.0, bar=1e-9, product=1.0, **changes):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.locate import Seen, locate, one_element
-from gradcheck.numerics.adaptive_slope import TensorView, rungs_of
-from gradcheck.numerics.projection import Given, Heading, Scalar, unit_of
-from gradcheck.numerics.residuals import Slope
+from gradcheck.numerics.adaptive_slope import Slope, TensorView, slope_search
+from gradcheck.numerics.ray import Given, Heading, Scalar, unit_of
 
 N = 4096
 
@@ -34,7 +33,7 @@ def searched(site, count=2, **options):
     seen = []
     for key in range(count):
         with site.ray(Heading(key)) as ray:
-            seen.append(Seen(Heading(key), rungs_of(site, ray).exhaust()))
+            seen.append(Seen(Heading(key), slope_search(site, ray).exhaust()))
     before = site.value.evaluations
     found = locate(site, seen, 0.0, **options)
     return found, site.value.evaluations - before

@@ -8,7 +8,7 @@ import pytest
 
 from gradcheck.judge.projection import Projection, judge_tensors
 from gradcheck.numerics.adaptive_slope import TensorView
-from gradcheck.numerics.projection import Given, Scalar, unit_of
+from gradcheck.numerics.ray import Given, Scalar, unit_of
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 

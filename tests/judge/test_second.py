@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.judge.second import FINER, SHARPER, STRIKE, Second
+from gradcheck.judge.second import CONFIRMING_LEVELS, FINER, SHARPER, Second
 from gradcheck.numerics.direction import Slopes
 
 
@@ -36,7 +36,7 @@ def test_the_first_shorter_ladder_that_explains_it_and_could_have_shown_it_count
 
 def test_what_a_much_shorter_one_confirms_stands():
     late = [(8.0, 0.1)] * len(FINER)
-    assert max(FINER) >= STRIKE
+    assert max(FINER) >= CONFIRMING_LEVELS
     assert judged(*late) == (8.0, 0.1, [*FINER])
 
 

@@ -13,22 +13,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from gradcheck.results.case_result import Kind
 from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
-from gradcheck.results.finding import Part
-from gradcheck.results.record import (
+from gradcheck.results.finding import (
     Blame,
     Certificate,
     Diagnosis,
-    Header,
     Heat,
-    Kind,
     Miss,
-    Record,
-    Run,
+    Part,
     Taylor,
     VCurve,
 )
+from gradcheck.results.run import Header, Run
 from gradcheck.results.verdict import Verdict
+from tests.case_results import case_result
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
 DTYPES = ("float64", "float32")
@@ -73,7 +72,7 @@ def result(
             reason="3 of 24 elements are outside their bound",
             worst=(miss(),),
         )
-    return Record(
+    return case_result(
         op=op, dialect=dialect, sample=sample, dtype=dtype, output=output, verdict=verdict,
         implementation=implementation, **{**plain, **changes},
     )  # fmt: skip
@@ -347,7 +346,8 @@ def problem(breach=Breach.STALE, line=7, says="remove the entry", file="known.to
 def stands(result):
     """Every failure that can be known is."""
     beyond = (Verdict.INVALID, Verdict.NOTRUN)
-    return None if result.verdict.expected or result.verdict in beyond else Known.XFAIL
+    verdict = result.finding.verdict
+    return None if verdict.expected or verdict in beyond else Known.XFAIL
 
 
 @pytest.fixture
@@ -368,7 +368,7 @@ def outdated(failing):
 def foreign(hostile):
     """Foreign text in a baseline."""
     lines = [problem(breach, file=HOSTILE, says=HOSTILE) for breach in Breach]
-    marks = [stands(r) or (Known.XPASS if r.verdict is Verdict.PASS else None)
+    marks = [stands(r) or (Known.XPASS if r.finding.verdict is Verdict.PASS else None)
              for r in hostile.results]  # fmt: skip
     return gated(hostile, marks, lines, (HOSTILE,), HOSTILE, HOSTILE)
 

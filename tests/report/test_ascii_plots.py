@@ -16,7 +16,7 @@ def failed(make, **changes):
 
 
 def test_a_map_is_printed_row_by_row_with_its_indices(make):
-    said, numbers, *rows = map_of(failed(make, heat=make.heat((".3.!", "9..0", "?..."))))
+    said, numbers, *rows = map_of(failed(make, heat=make.heat((".3.!", "9..0", "?..."))).finding)
     assert said == (
         "map: dx, 3 × 4 under the cotangent normal; axis 0 ↓, axis 1 → (n: off by 10ⁿ × bound "
         "or more, . within it, ! no number, ? not resolved)"
@@ -27,16 +27,16 @@ def test_a_map_is_printed_row_by_row_with_its_indices(make):
 
 def test_every_tenth_column_is_numbered(make):
     heat = make.heat(("1" * 48,) * 2, shape=(2, 480))
-    _, numbers, first, _ = map_of(failed(make, heat=heat))
+    _, numbers, first, _ = map_of(failed(make, heat=heat).finding)
     for label in ("0", "100", "200", "300", "400"):
         assert (numbers.index(f" {label}") + 1 - 3) * 10 == int(label)
     assert first == "0  " + "1" * 48
 
 
 def test_legends_name_only_what_is_there(make):
-    said, *_ = map_of(failed(make, heat=make.heat(("..7",))))
+    said, *_ = map_of(failed(make, heat=make.heat(("..7",))).finding)
     assert said.endswith("(n: off by 10ⁿ × bound or more, . within it)")
-    said, *rows = map_of(failed(make, heat=make.heat(("!",), shape=())))
+    said, *rows = map_of(failed(make, heat=make.heat(("!",), shape=())).finding)
     assert said == "map: dx under the cotangent normal (! no number)"
     assert rows == ["!"]
 
@@ -52,7 +52,7 @@ def read(lines):
 
 
 def test_a_v_is_a_bar_per_decade(make):
-    said, head, *lines = bars_of(failed(make, curve=make.vcurve(0.01)))
+    said, head, *lines = bars_of(failed(make, curve=make.vcurve(0.01)).finding)
     assert "this gradient is off by 0.01, " in said
     assert head.split() == ["h", "off", "by"]
     found = read(lines)
@@ -66,7 +66,7 @@ def test_a_v_is_a_bar_per_decade(make):
 
 
 def test_a_bar_is_as_long_as_the_logarithm_of_its_error(make):
-    _, _, *lines = bars_of(failed(make, curve=make.vcurve(1e-13)))
+    _, _, *lines = bars_of(failed(make, curve=make.vcurve(1e-13)).finding)
     pairs = sorted((error, length) for _, error, length, *_ in read(lines))
     lengths = [length for _, length in pairs]
     assert lengths == sorted(lengths)
@@ -80,31 +80,31 @@ def test_a_bar_is_as_long_as_the_logarithm_of_its_error(make):
 
 @pytest.mark.parametrize("off", [0.0, math.nan, math.inf])
 def test_what_is_no_size_has_no_mark(make, off):
-    _, _, *lines = bars_of(failed(make, curve=make.vcurve(off)))
+    _, _, *lines = bars_of(failed(make, curve=make.vcurve(off)).finding)
     assert "│" not in "".join(lines)
 
 
 def test_steps_without_a_value_are_left_out(make):
     errors = (math.nan, math.inf, *make.vcurve().errors[2:])
-    _, _, *lines = bars_of(failed(make, curve=make.vcurve(errors=errors)))
+    _, _, *lines = bars_of(failed(make, curve=make.vcurve(errors=errors)).finding)
     assert lines[0].startswith("10⁻¹ ")
-    assert bars_of(failed(make, curve=make.vcurve(errors=(math.nan,) * 27))) == []
+    assert bars_of(failed(make, curve=make.vcurve(errors=(math.nan,) * 27)).finding) == []
 
 
 def test_what_is_too_wide_is_said_in_words_alone(make):
     result = failed(make, heat=make.heat(("1" * 48,)), curve=make.vcurve())
-    wide, narrow = of(result, 60), of(result, 40)
+    wide, narrow = of(result.finding, 60), of(result.finding, 40)
     assert [len(part) for part in wide] == [3, 16]
     assert [len(part) for part in narrow] == [1, 1]
     assert [part[0] for part in wide] == [part[0] for part in narrow]
-    assert all(len(line) <= 56 for part in of(result, 56) for line in part[1:])
+    assert all(len(line) <= 56 for part in of(result.finding, 56) for line in part[1:])
 
 
 def test_nothing_is_said_of_nothing(make):
-    assert of(make.result(), 80) == []
+    assert of(make.result().finding, 80) == []
 
 
 def test_foreign_text_is_one_clean_line(hostile):
     for result in hostile.results:
-        for part in of(result, 100):
+        for part in of(result.finding, 100):
             assert not any("\x1b" in line or "\n" in line for line in part)

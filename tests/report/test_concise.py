@@ -7,7 +7,7 @@ import pytest
 from gradcheck.report import render
 from gradcheck.report.failures import groups
 from gradcheck.results.finding import Part
-from gradcheck.results.record import AT_FIRST
+from gradcheck.results.run import AT_FIRST
 from gradcheck.results.verdict import Verdict
 
 LINE = re.compile(r"^\S+/\S+/\S+/\S+:.+? [A-Z]+( .*)?$")

@@ -17,6 +17,7 @@ from gradcheck.results.diff.change import Mark, Side, slug
 from gradcheck.results.diff.compare import compared, implementations
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
+from tests.case_results import changed
 
 V = Verdict
 WIDTHS = (60, 80, 100, 120)
@@ -32,7 +33,7 @@ def between(old, new, pairs=None):
     return compared(Side(name="old.json", run=old), Side(name="new.json", run=new), pairs)
 
 
-def changed(make):
+def every_mark(make):
     """A pair of runs with every mark in it."""
     old, new = [], []
     for i, (before, after) in enumerate([
@@ -52,15 +53,15 @@ def changed(make):
 
 @pytest.fixture
 def every(make):
-    found = between(*changed(make))
+    found = between(*every_mark(make))
     assert {e.mark for e in found.entries} == {*Mark}
     return found
 
 
 @pytest.fixture
 def two(make):
-    old, new = changed(make)
-    theirs = make.run(*(replace(r, implementation="theirs") for r in new.results),
+    old, new = every_mark(make)
+    theirs = make.run(*(changed(r, implementation="theirs") for r in new.results),
                       implementations=("theirs",))  # fmt: skip
     return between(old, theirs)
 
@@ -177,7 +178,7 @@ def test_what_only_the_first_gets_wrong_is_shown_as_its_own(make):
     text = render(between(make.run(wrong), make.run(right, implementations=("mine",))), "terminal")
     assert "ONLY A FAILS rms_norm/weight · dx: 1 result\n  scale: dw is 1/3 of the" in text
     assert "\n  run: gradcheck repro theirs\n" in text
-    over_time = replace(right, implementation="reference")
+    over_time = changed(right, implementation="reference")
     text = render(between(make.run(wrong), make.run(over_time)), "terminal")
     assert "FIXED 1 result of rms_norm/weight · dx\n" in text
     assert "run:" not in text
@@ -189,7 +190,7 @@ def test_the_words_for_two_are_about_them():
 
 def test_several_implementations_are_named(several, make):
     worse = replace(several, results=tuple(
-        replace(r, verdict=V.FAIL) for r in several.results))  # fmt: skip
+        changed(r, verdict=V.FAIL) for r in several.results))  # fmt: skip
     text = render(between(several, worse), "terminal")
     assert "NEWLY FAILING reference · softmax/weight · dx" in text
     assert "NEWLY FAILING mine · softmax/weight · dx" in text
@@ -375,7 +376,7 @@ def test_what_newly_fails_is_an_error_beside_its_code(every):
 
 
 def test_what_is_not_worse_is_not_annotated(make):
-    new = changed(make)[1]
+    new = every_mark(make)[1]
     assert render(between(new, new), "github").count("\n") == 1
     fixed = between(make.run(make.result(verdict=V.FAIL)), make.run(make.result()))
     assert render(fixed, "github") == fixed.summary + "\n"

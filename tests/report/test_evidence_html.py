@@ -7,7 +7,7 @@ import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from lxml import etree, html
 
-from gradcheck.report import figures, render, taylor_words
+from gradcheck.report import figures, remainder, render
 from gradcheck.results import words
 
 CSS = (resources.files("gradcheck.report") / "templates" / "evidence.css").read_text()
@@ -23,7 +23,7 @@ def draw():
 
     def draw(macro, given):
         source = f'{{% from "evidence.html.j2" import {macro} with context %}}{{{{ {macro}(it) }}}}'
-        known = {"figures": figures, "words": words, "taylor_words": taylor_words}
+        known = {"figures": figures, "words": words, "remainder": remainder}
         return environment.from_string(source).render(it=given, **known)
 
     return draw
@@ -31,10 +31,10 @@ def draw():
 
 def pictures(draw, run):
     for result in run.results:
-        yield draw("vcurve", result)
-        yield draw("heat", result)
-        if result.taylor is not None:
-            yield draw("taylor", result)
+        yield draw("vcurve", result.finding)
+        yield draw("heat", result.finding)
+        if result.finding.taylor is not None:
+            yield draw("taylor", result.finding)
 
 
 def test_pictures_are_well_formed_and_named(draw, evidenced):
@@ -56,8 +56,9 @@ def test_pictures_are_well_formed_and_named(draw, evidenced):
 
 def test_what_has_no_evidence_has_no_picture(draw, make):
     for macro in ("vcurve", "heat"):
-        assert draw(macro, make.result()).strip() == ""
-    assert draw("taylor", make.result(taylor=make.curve(remainders=(0.0,) * 8))).startswith("<p")
+        assert draw(macro, make.result().finding).strip() == ""
+    flat = make.curve(remainders=(0.0,) * 8)
+    assert draw("taylor", make.result(taylor=flat).finding).startswith("<p")
 
 
 def test_markup_needs_neither_ids_nor_scripts_nor_styles_of_its_own(draw, evidenced, hostile):
@@ -90,7 +91,7 @@ def test_every_class_of_a_picture_has_a_rule(draw, evidenced):
 
 
 def test_a_heat_map_says_each_glyph_that_it_shows(draw, make):
-    text = draw("heat", make.result(heat=make.heat(("0.5!?",))))
+    text = draw("heat", make.result(heat=make.heat(("0.5!?",))).finding)
     assert re.findall(r"<i class=\"[^\"]+\">(.?)</i> ([^<\n]+)", text) == [
         ("", "within the bound"), ("?", "not resolved"), ("0", "≥ 1 × bound"),
         ("5", "≥ 10⁵ × bound"), ("!", "no number"),
@@ -99,7 +100,7 @@ def test_a_heat_map_says_each_glyph_that_it_shows(draw, make):
 
 def test_a_large_map_that_is_wrong_everywhere_stays_small(draw, make):
     rows = ["0123456789!?" * 4] * 32
-    text = draw("heat", make.result(heat=make.heat(rows, shape=(320, 480))))
+    text = draw("heat", make.result(heat=make.heat(rows, shape=(320, 480))).finding)
     assert len(text) < 40_000
 
 

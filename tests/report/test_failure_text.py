@@ -142,7 +142,7 @@ def test_the_first_evidence_of_a_diagnosis_is_the_one_that_is_kept(make):
     results = [
         make.result(verdict=FAIL, diagnosis=make.why(evidence=(text,))) for text in ("one", "two")
     ]
-    assert failure_text.distinct(results) == [results[0].diagnosis]
+    assert failure_text.distinct(results) == [results[0].finding.diagnosis]
     assert not failure_text.differ(results)
     assert failure_text.differ([*results, make.result(verdict=FAIL)])
     assert not failure_text.differ([])

@@ -22,4 +22,6 @@ def test_groups_come_worst_first_by_verdict_then_by_error(make):
 def test_failures_are_all_that_the_gate_does_not_accept(failing):
     grouped = [r for group in failures.groups(failing) for r in group.results]
     assert len(grouped) == 11
-    assert {id(r) for r in grouped} == {id(r) for r in failing.results if not r.verdict.expected}
+    assert {id(r) for r in grouped} == {
+        id(r) for r in failing.results if not r.finding.verdict.expected
+    }

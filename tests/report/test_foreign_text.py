@@ -20,14 +20,15 @@ from gradcheck.errors import UsageError
 from gradcheck.report import FORMATS, render
 from gradcheck.report import diff as differences
 from gradcheck.report.badge import render as badge
+from gradcheck.results.case_result import Kind
 from gradcheck.results.diff.change import Side
 from gradcheck.results.diff.compare import compared
 from gradcheck.results.expectation import Breach, Expected, Known
 from gradcheck.results.finding import Certificate, Heat, Part, VCurve
-from gradcheck.results.record import Header, Kind, Record
 from gradcheck.results.stored.read import read
 from gradcheck.results.stored.schema import report as schema
 from gradcheck.results.verdict import Verdict
+from tests.case_results import changed
 
 CALM = "calm"
 """What stands in every field of the harmless run."""
@@ -179,9 +180,12 @@ def printable(text):
 
 def test_no_field_is_forgotten(calm):
     """A field that is added to a run is tried here too."""
-    for kind, found in ((Record, calm.results[1]), (Header, calm.header)):
+    parts = [part for r in calm.results for part in (r, r.case, r.finding)]
+    judged = calm.results[1]
+    for found in (judged, judged.case, judged.finding, calm.header):
+        kind = type(found)
         for name in texts(kind) - OURS:
-            values = [getattr(found, name)] + [getattr(r, name, "") for r in calm.results]
+            values = [getattr(part, name, "") for part in (found, *parts)]
             assert any(CALM in str(value) for value in values), f"{kind.__name__}.{name}"
 
 
@@ -283,7 +287,9 @@ def test_json_has_the_same_shape_obeys_its_schema_and_is_read_again(pair, both, 
     again = read(path)
     if pair.text:  # what has no hash is given one
         assert render(again, form) == other
-    assert [r.reason for r in again.results] == [r.reason for r in pair.evil.results]
+    assert [r.finding.reason for r in again.results] == [
+        r.finding.reason for r in pair.evil.results
+    ]
 
 
 def shape(found):
@@ -328,7 +334,7 @@ def test_a_badge_says_the_same(pair):
 @pytest.mark.parametrize("form", differences.FORMATS)
 def test_a_difference_is_printable_bounded_and_commands_nobody(pair, form):
     (name,) = pair.evil.header.implementations
-    worse = [replace(r, verdict=Verdict.CRASH) for r in pair.evil.results]
+    worse = [changed(r, verdict=Verdict.CRASH) for r in pair.evil.results]
     new = replace(pair.evil, results=tuple(worse))
     sides = [Side(name=pair.text, run=run) for run in (pair.evil, new)]
     diff = compared(*sides, {name: name}, 2.0)
@@ -365,11 +371,11 @@ NO_PICTURE = {
 @pytest.mark.parametrize("name", NO_PICTURE)
 def test_a_picture_that_is_none_is_refused(calm, make, name, tmp_path):
     """A report may come from anybody: what would break a face is found when it is read."""
-    result = replace(calm.results[1], taylor=make.curve())
+    result = changed(calm.results[1], taylor=make.curve())
     document = json.loads(render(replace(calm, results=(result,), gate=None), "json"))
     path = tmp_path / "run.json"
     path.write_text(json.dumps(document))
-    assert read(path).results[0].taylor == result.taylor
+    assert read(path).results[0].finding.taylor == result.finding.taylor
     field, changes = NO_PICTURE[name]
     document["results"][0][field].update(changes)
     path.write_text(json.dumps(document))

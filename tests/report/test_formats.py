@@ -83,6 +83,6 @@ def test_importing_the_package_loads_no_renderer():
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert "gradcheck.report" in loaded
-    heavy = {"jinja2", "tabulate", "numpy", "gradcheck.results.record"}
+    heavy = {"jinja2", "tabulate", "numpy", "gradcheck.results.run"}
     assert not heavy & set(loaded)
     assert not [name for name in loaded if name.startswith("gradcheck.report.")]

@@ -45,7 +45,7 @@ MAPS = [
 
 @pytest.mark.parametrize("rows", MAPS)
 def test_every_cell_is_in_the_patch_of_its_glyph_and_in_no_other(make, rows):
-    at = picture(failed(make, *rows))
+    at = picture(failed(make, *rows).finding)
     paths = {".": at.grid, **{patch.glyph: patch.path for patch in at.patches}}
     for glyph, path in paths.items():
         want = [(i, j) for i, row in enumerate(rows) for j, g in enumerate(row) if g == glyph]
@@ -58,7 +58,7 @@ def test_every_cell_is_in_the_patch_of_its_glyph_and_in_no_other(make, rows):
 
 @pytest.mark.parametrize("rows", MAPS)
 def test_every_glyph_stands_in_the_middle_of_its_cell(make, rows):
-    at = picture(failed(make, *rows))
+    at = picture(failed(make, *rows).finding)
     cell = at.side + at.gap
     seen = {}
     for glyphs in at.glyphs:
@@ -76,7 +76,7 @@ def test_every_glyph_stands_in_the_middle_of_its_cell(make, rows):
 
 
 def test_no_two_glyphs_share_their_class_or_their_meaning(make):
-    at = picture(failed(make, "0123456789!?."))
+    at = picture(failed(make, "0123456789!?.").finding)
     assert len({patch.tone for patch in at.patches}) == 12
     assert len({patch.says for patch in at.patches}) == 12
     assert [patch.glyph for patch in at.patches] == list("?0123456789!")
@@ -98,7 +98,7 @@ def test_the_scale_says_what_a_glyph_stands_for(glyph, text):
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 5), (32, 48), (32, 2), (1, 48)])
 def test_small_maps_have_larger_cells(make, rows, columns):
-    at = picture(failed(make, *["." * columns] * rows))
+    at = picture(failed(make, *["." * columns] * rows).finding)
     cell = at.side + at.gap
     assert LEAST <= cell <= MOST
     assert (cell == MOST) == (max(rows, columns) <= 13)
@@ -107,16 +107,16 @@ def test_small_maps_have_larger_cells(make, rows, columns):
 
 
 def test_rows_are_called_by_all_indices_but_the_last(make):
-    at = picture(failed(make, *[".1"] * 6, shape=(2, 3, 2)))
+    at = picture(failed(make, *[".1"] * 6, shape=(2, 3, 2)).finding)
     assert [text.text for text in at.down] == ["0, 0", "0, 1", "0, 2", "1, 0", "1, 1", "1, 2"]
     assert "2 × 3 × 2 under the cotangent normal; axes 0, 1 ↓, axis 2 →" in at.caption
-    at = picture(failed(make, ".1", shape=(2,)))
+    at = picture(failed(make, ".1", shape=(2,)).finding)
     assert at.down == ()
     assert at.caption == "dx, 2 under the cotangent normal"
 
 
 def test_a_block_is_named_by_its_first_element(make):
-    at = picture(failed(make, *["1" * 34] * 22, shape=(64, 100)))
+    at = picture(failed(make, *["1" * 34] * 22, shape=(64, 100)).finding)
     assert [text.text for text in at.down] == [str(3 * k) for k in range(22)]
     numbers = [int(text.text) for text in at.across]
     assert numbers[0] == 0
@@ -126,7 +126,7 @@ def test_a_block_is_named_by_its_first_element(make):
 
 def test_numbers_of_columns_do_not_touch(make):
     for wide in (5, 48, 480, 48_000):
-        at = picture(failed(make, "." * min(wide, 48), shape=(wide,)))
+        at = picture(failed(make, "." * min(wide, 48), shape=(wide,)).finding)
         gaps = [
             (b.x - len(b.text) * heat.DIGIT / 2) - (a.x + len(a.text) * heat.DIGIT / 2)
             for a, b in itertools.pairwise(at.across)
@@ -135,7 +135,7 @@ def test_numbers_of_columns_do_not_touch(make):
 
 
 def test_a_scalar_is_one_cell(make):
-    at = picture(failed(make, "7", shape=()))
+    at = picture(failed(make, "7", shape=()).finding)
     assert (len(at.patches), at.grid) == (1, "")
     assert at.caption == "dx under the cotangent normal"
 
@@ -145,10 +145,10 @@ def test_a_stage_is_named_by_the_tensor_that_is_wrong(make):
         "h.0.attn", Verdict.FAIL, part=Part.STAGE, heat=make.heat(),
         worst=(make.miss(tensor="h.0.qkv"),),
     )  # fmt: skip
-    assert says(result).startswith("d h.0.qkv, 3 × 4")
-    assert picture(result).label == "where d h.0.qkv is wrong"
+    assert says(result.finding).startswith("d h.0.qkv, 3 × 4")
+    assert picture(result.finding).label == "where d h.0.qkv is wrong"
 
 
 def test_nothing_is_drawn_of_nothing(make):
-    assert picture(make.result()) is None
-    assert says(make.result()) == ""
+    assert picture(make.result().finding) is None
+    assert says(make.result().finding) == ""

@@ -83,7 +83,7 @@ def outside(lines):
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_was_printed_is_shown_and_cut(form, runs):
     calm, hostile = (render(run, form) for run in runs)
-    failed = runs[0].results[0].verdict is not Verdict.PASS
+    failed = runs[0].results[0].finding.verdict is not Verdict.PASS
     # An annotation and a line have no room for it, a badge no foreign text, a job's page no noise.
     short = ("github", "gitlab", "concise", "badge", *["summary"][failed:])
     assert ("harmless" in calm) == (form not in short)
@@ -136,18 +136,10 @@ def test_junit_keeps_its_elements(runs):
 
 def test_a_result_on_its_own_is_printable_too(make, evil):
     found = make.result("relu", "x", Verdict.CRASH, printed=evil, reason=evil)
-    for text in (paragraph(found), table("relu", "float32", [found_as_finding(found)])):
+    for text in (paragraph(found), table("relu", "float32", [found.finding])):
         assert len(text) < MOST
         assert all(c.isprintable() or c == "\n" for c in text)
         assert not [line for line in text.splitlines() if line.startswith("RESULT")]
-
-
-def found_as_finding(record):
-    from gradcheck.results.finding import Finding
-
-    return Finding(
-        name=record.output, verdict=record.verdict, reason=record.reason, printed=record.printed
-    )
 
 
 def test_noise_does_not_hide_a_failure_of_the_same_operator(make):

@@ -10,9 +10,10 @@ import pytest
 from gradcheck.report import html, html_matrix
 from gradcheck.report.html import render
 from gradcheck.results import words
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Kind
 from gradcheck.results.verdict import Verdict
+from tests.case_results import changed
 
 FAIL = Verdict.FAIL
 VOID = {"meta", "input", "br", "col"}
@@ -85,9 +86,7 @@ def test_attributes_hold_hostile_text_whole(make):
     dtype = '"><img src=x onerror=alert(1)>'
     run = make.run(make.result(dtype="float64"), dtypes=("float64", dtype))
     results = (*run.results, make.result(dtype="float32"))
-    evil = tuple(
-        r.__class__(**{f: getattr(r, f) for f in r.__slots__} | {"dtype": dtype}) for r in results
-    )
+    evil = tuple(changed(r, dtype=dtype) for r in results)
     page = Page(render(run.__class__(header=run.header, results=evil)))
     assert ("th", "data-sort", dtype) in page.attributes
     assert "img" not in page.tags
@@ -121,10 +120,10 @@ def test_what_fails_is_on_the_page_without_javascript(failing):
     hidden = [tag for tag, name, _ in page.attributes if name == "hidden"]
     assert hidden == ["div", "div", "p"]  # buttons and filter, which are of no use without
     for result in failing.results:
-        if result.verdict is not Verdict.PASS:
-            assert result.repro in page.text or not result.verdict.checked
-            assert result.sample in page.text or not result.verdict.checked
-            assert result.reason in page.text
+        if result.finding.verdict is not Verdict.PASS:
+            assert result.repro in page.text or not result.finding.verdict.checked
+            assert result.case.sample in page.text or not result.finding.verdict.checked
+            assert result.finding.reason in page.text
 
 
 def test_the_top_tells_verdict_counts_and_facts(failing):

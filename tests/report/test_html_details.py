@@ -2,7 +2,7 @@ import pytest
 
 from gradcheck.report import html_details, html_matrix
 from gradcheck.report.html import render
-from gradcheck.results.record import Certificate
+from gradcheck.results.finding import Certificate
 from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL

@@ -55,7 +55,10 @@ def test_of_a_cell_the_worst_is_drawn(make):
     run = make.run(make.result(verdict=FAIL, heat=HEAT), worse,
                    make.result(verdict=FAIL, dtype="float32", heat=HEAT))  # fmt: skip
     drawn = html_evidence.drawn(html_matrix.matrices(run))
-    assert [(r.sample, r.dtype) for r in drawn] == [("worse", "float64"), ("typical", "float32")]
+    assert [(r.case.sample, r.case.dtype) for r in drawn] == [
+        ("worse", "float64"),
+        ("typical", "float32"),
+    ]
 
 
 def test_failures_are_drawn_before_passes_and_no_more_than_a_page_can_hold(make, monkeypatch):
@@ -63,7 +66,7 @@ def test_failures_are_drawn_before_passes_and_no_more_than_a_page_can_hold(make,
     found = [make.result(f"op{i}", verdict=FAIL if i > 2 else Verdict.PASS, heat=HEAT)
              for i in range(5)]  # fmt: skip
     drawn = html_evidence.drawn(html_matrix.matrices(make.run(*found)))
-    assert [r.op for r in drawn] == ["op3", "op4", "op0"]
+    assert [r.case.op for r in drawn] == ["op3", "op4", "op0"]
 
 
 def test_what_has_no_evidence_is_not_drawn(make):

@@ -83,7 +83,7 @@ def test_a_result_is_a_line(failing):
     body = [line for line in render(failing).splitlines() if line.startswith("    {")]
     assert len(body) == len(failing.results)
     for line, result in zip(body, failing.results, strict=True):
-        assert load(line.rstrip(","))["name"] == result.name
+        assert load(line.rstrip(","))["name"] == result.case.name
 
 
 def test_an_empty_run_has_no_results(empty):

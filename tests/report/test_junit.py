@@ -89,7 +89,7 @@ def test_a_testcase_per_result_with_a_name_of_its_own(failing):
 def test_a_failure_carries_its_reason_its_facts_and_its_repro(make):
     result = make.result(verdict=Verdict.FAIL)
     failure = parse(make.run(result)).find(".//failure")
-    assert failure.get("message") == result.reason
+    assert failure.get("message") == result.finding.reason
     assert failure.get("type") == "fail"
     told = failure.text.splitlines()
     assert told[0].startswith("FAIL rms_norm/weight/typical/float64 · dx: ")

@@ -3,9 +3,9 @@
 import pytest
 
 from gradcheck.report import render
-from gradcheck.report.load_summary import told
+from gradcheck.report.notices import load_summary
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Kind
 from gradcheck.results.verdict import Verdict
 
 
@@ -16,7 +16,7 @@ def of(make, *results, **changes):
 
 
 def said(make, *results, **changes):
-    (line,) = told(of(make, *[(*r, {})[:4] for r in results], **changes))
+    (line,) = load_summary(of(make, *[(*r, {})[:4] for r in results], **changes))
     return line
 
 
@@ -67,7 +67,7 @@ def test_every_implementation_has_a_line_but_the_reference(make):
         implementations=("reference", "k.toml", "unloaded", "j"),
         versions={"k.toml": "mykernels 1.2"},
     )
-    assert told(run) == [
+    assert load_summary(run) == [
         "loaded mykernels 1.2: 2 operators, float64, float32; 2 of 2 answered",
         "loaded j: 1 model, 1 update rule, float64; 2 of 2 answered",
     ]
@@ -89,4 +89,4 @@ def test_the_reference_needs_no_loading(passing):
 
 
 def test_a_name_is_one_line(make, hostile):
-    assert all(line.isprintable() for line in told(hostile))
+    assert all(line.isprintable() for line in load_summary(hostile))

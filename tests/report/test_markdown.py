@@ -5,8 +5,8 @@ import pytest
 
 from gradcheck.report.markdown import LIMIT, render
 from gradcheck.report.marked import code, escape
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Kind
 from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL

@@ -4,8 +4,8 @@ import pytest
 
 from gradcheck.report import model_tables, page
 from gradcheck.report.terminal import render
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Kind
 from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL

@@ -101,12 +101,12 @@ def test_a_row_is_told_by_its_worst_result_and_a_nan_is_the_worst(make):
     bad = make.of_model(verdict=FAIL, size="bad", worst=(make.miss(error=2.0, bound=1.0),))
     for results in itertools.permutations([passing(0.5, size="good"), nan, bad]):
         (model,) = models.models(make.run(*results))
-        assert models.telling(model.rows[0]).sample == "nan"
+        assert models.telling(model.rows[0]).case.sample == "nan"
     near, certified = passing(0.5, size="near"), passing(0.9, dtype="mp50", size="ours")
     (model,) = models.models(make.run(certified, near, passing(0.1, size="far")))
-    assert models.telling(model.rows[0]).sample == "near"
+    assert models.telling(model.rows[0]).case.sample == "near"
     (model,) = models.models(make.run(certified))
-    assert models.telling(model.rows[0]).sample == "ours"
+    assert models.telling(model.rows[0]).case.sample == "ours"
     (model,) = models.models(make.run(make.of_model(verdict=Verdict.MISSING)))
     assert models.telling(model.rows[0]) is None
 

@@ -31,6 +31,6 @@ def test_what_talks_and_fails_is_no_harmless_noise(make):
         make.result("dead", "w", Verdict.CRASH, printed="ouch\n"),
         make.result("silent", printed=" \n"),
     )
-    assert [(r.op, r.sample, count) for r, count in notices.talkers(run)] == [
+    assert [(r.case.op, r.case.sample, count) for r, count in notices.talkers(run)] == [
         ("calm", "typical", 2)
     ]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gradcheck.report import FORMATS, render
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Kind
 from gradcheck.results.stored.read import read
 from gradcheck.results.verdict import Verdict
 
@@ -41,7 +41,7 @@ def test_it_renders(path, form):
     text = render(run, form)
     assert text.endswith("\n")
     if form not in ("badge", "github", "gitlab"):
-        for op in {result.op for result in run.results if not result.verdict.expected}:
+        for op in {result.case.op for result in run.results if not result.finding.verdict.expected}:
             assert op in text
     if form in ("terminal", "github"):
         assert text.splitlines()[-1] == run.summary
@@ -60,27 +60,27 @@ def old(name):
 
 
 def test_what_was_called_a_diagnosis_is_the_reason():
-    (wrong,) = (r for r in old("a4862d0-ops").results if not r.verdict.expected)
-    assert wrong.diagnosis is None
-    assert wrong.reason == "39 of 63 elements are outside their bound"
-    assert f": {wrong.reason}" in render(old("a4862d0-ops"), "terminal")
+    (wrong,) = (r for r in old("a4862d0-ops").results if not r.finding.verdict.expected)
+    assert wrong.finding.diagnosis is None
+    assert wrong.finding.reason == "39 of 63 elements are outside their bound"
+    assert f": {wrong.finding.reason}" in render(old("a4862d0-ops"), "terminal")
 
 
 def test_models_and_rules_are_still_there():
-    parts = {r.part for r in old("79cc2ff-models").results}
+    parts = {r.finding.part for r in old("79cc2ff-models").results}
     assert parts == {Part.VALUE, Part.GRADIENT, Part.STAGE, Part.TRAINING}
     rule = old("1436dad-rule")
-    assert {(r.kind, r.part) for r in rule.results} == {(Kind.RULE, Part.UPDATE)}
+    assert {(r.case.kind, r.finding.part) for r in rule.results} == {(Kind.RULE, Part.UPDATE)}
     spoilt = old("1436dad-blame")
-    (blame,) = (b for r in spoilt.results for b in r.blames)
+    (blame,) = (b for r in spoilt.results for b in r.finding.blames)
     assert blame.stages == ("sqr",)
-    assert [r.output for r in spoilt.results if r.taylor] == ["a", "b"]
+    assert [r.finding.name for r in spoilt.results if r.finding.taylor] == ["a", "b"]
 
 
 def test_a_crash_and_its_last_words_are_still_there():
-    (crash,) = (r for r in old("1436dad-crash").results if r.verdict is Verdict.CRASH)
-    assert "about to die" in crash.printed
-    assert "SIGABRT" in crash.reason
+    (crash,) = (r for r in old("1436dad-crash").results if r.finding.verdict is Verdict.CRASH)
+    assert "about to die" in crash.finding.printed
+    assert "SIGABRT" in crash.finding.reason
 
 
 def test_a_baseline_is_still_what_it_made_of_the_run():

@@ -24,9 +24,9 @@ def test_a_nan_is_the_worst_whatever_the_order(make):
     for order in itertools.permutations(results):
         run = make.run(*order)
         (row,) = rows(run)
-        assert outline.shown(row.cells["float64"]).sample == "nan"
+        assert outline.shown(row.cells["float64"]).case.sample == "nan"
         (group,) = failures.groups(run)
-        assert [r.sample for r in group.results] == ["nan", "huge", "small"]
+        assert [r.case.sample for r in group.results] == ["nan", "huge", "small"]
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,13 @@ def test_a_nan_is_the_worst_whatever_the_order(make):
      (1.0, math.nan, math.inf), (math.inf, math.inf, math.inf), (math.inf, 1.0, math.inf)],
 )  # fmt: skip
 def test_times_bound_is_a_number(make, error, bound, times_bound):
-    assert make.result(worst=(make.miss(error=error, bound=bound),)).times_bound == times_bound
+    assert (
+        make.result(worst=(make.miss(error=error, bound=bound),)).finding.times_bound == times_bound
+    )
 
 
 def test_a_result_without_elements_is_the_least_bad_of_its_verdict(make):
-    assert make.result(worst=()).times_bound < 0
+    assert make.result(worst=()).finding.times_bound < 0
 
 
 def test_an_operator_stands_together_even_if_it_came_back_later(make):
@@ -74,7 +76,7 @@ def test_tables_follow_the_header_and_forget_nobody(make):
 def test_samples_keep_their_dtypes_together(make):
     run = make.run(*(make.result(sample=s, dtype=d) for s in "ab" for d in ("float64", "float32")))
     (row,) = outline.tables(run)[0].rows
-    found = [[(r.sample, r.dtype) for r in part] for part in outline.by_sample(row)]
+    found = [[(r.case.sample, r.case.dtype) for r in part] for part in outline.by_sample(row)]
     assert found == [
         [("a", "float64"), ("a", "float32")],
         [("b", "float64"), ("b", "float32")],

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.report import failure_words
-from gradcheck.report.places import MOST, slices, unravelled
+from gradcheck.report import failure_text
+from gradcheck.report.heat import MAX_SLICES, slices, unravelled
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 
@@ -56,9 +56,9 @@ def test_what_is_said_is_what_is_wrong(make, seed):
     again = np.zeros(shape, dtype=bool)
     for part in found:
         again[eval(f"np.s_{part}")] = True  # noqa: S307
-    assert len(found) <= MOST
+    assert len(found) <= MAX_SLICES
     assert not found or np.array_equal(again, wrong)
-    assert found or wrong.all() or not wrong.any() or wrong.sum() > MOST or wrong.size == 1
+    assert found or wrong.all() or not wrong.any() or wrong.sum() > MAX_SLICES or wrong.size == 1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_neither_blocks_nor_scalars_nor_nothing_have_slices(make):
 def test_facts_name_them_where_no_diagnosis_does(make):
     def facts(**changes):
         plain = {"verdict": Verdict.FAIL, "heat": marked(make, (5, 7), ["[2, :]"])} | changes
-        return dict(failure_words.facts(make.result(**plain)))
+        return dict(failure_text.facts(make.result(**plain)))
 
     assert facts()["where"] == "dx[2, :]"
     assert facts(diagnosis=make.why(""))["where"] == "dx[2, :]"
@@ -94,7 +94,7 @@ def test_facts_name_them_where_no_diagnosis_does(make):
         "h.0.attn", Verdict.FAIL, part=Part.STAGE, heat=marked(make, (5, 7), ["[:, 1]"]),
         worst=(make.miss(tensor="h.0.qkv"),),
     )  # fmt: skip
-    assert dict(failure_words.facts(stage))["where"] == "d h.0.qkv[:, 1]"
+    assert dict(failure_text.facts(stage))["where"] == "d h.0.qkv[:, 1]"
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 3), (4, 3, 2), ()])

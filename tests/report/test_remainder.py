@@ -11,7 +11,7 @@ from gradcheck.report.vcurve import BOTTOM as FLOOR
 
 
 def shown(make, intercept=0.0, **changes):
-    return picture(make.result(taylor=make.curve(intercept, **changes)))
+    return picture(make.result(taylor=make.curve(intercept, **changes)).finding)
 
 
 @pytest.mark.parametrize("intercept", [0.0, 1e-9, -1e-3, 1e6])
@@ -42,7 +42,9 @@ def test_the_error_is_drawn_only_where_it_exceeds_its_bar(make):
     assert shown(make, 1e-3).error
     assert not shown(make, 1e-3, error_bar=2e-3).error
     assert not shown(make, 1e-3, error_bar=math.inf).error
-    assert not picture(make.result(taylor=replace(make.curve(1e-3), intercept=math.nan))).error
+    assert not picture(
+        make.result(taylor=replace(make.curve(1e-3), intercept=math.nan)).finding
+    ).error
 
 
 def test_the_error_lies_on_the_points_of_a_wrong_gradient(make):
@@ -58,4 +60,4 @@ def test_what_cannot_be_drawn_is_left_out(make):
     assert shown(make, remainders=(1.0, math.nan, 0.0, math.inf), **rest) is None
     assert len(shown(make, remainders=(1.0, math.nan, 0.0, 0.1), **rest).points) == 2
     assert len(shown(make, remainders=(1.0, 2.0, 4.0, 8.0), **rest).points) == 4
-    assert picture(make.result()) is None
+    assert picture(make.result().finding) is None

@@ -12,6 +12,7 @@ from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import execute
 from gradcheck.run.plan import Plan
+from tests.case_results import changed
 
 COLOR = re.compile("\x1b\\[[0-9]*m")
 
@@ -28,7 +29,7 @@ def shown(suite):
 def with_(shown, **changes):
     """The same, its first result changed."""
     first, *rest = shown.run.results
-    results = (replace(first, **changes), *rest)
+    results = (changed(first, **changes), *rest)
     return replace(shown, run=replace(shown.run, results=results))
 
 
@@ -39,7 +40,7 @@ def test_no_line_is_wider_than_the_page(shown, width):
     assert last == shown.run.summary
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
-    assert all(f"  dx{list(miss.index)} " in text for miss in shown.run.results[0].worst)
+    assert all(f"  dx{list(miss.index)} " in text for miss in shown.run.results[0].finding.worst)
 
 
 def test_a_narrow_table_gives_up_its_last_columns(shown):
@@ -82,7 +83,7 @@ def small(shown):
 
 
 def test_the_smallest_input_is_printed_with_what_it_gives(shown, small):
-    word = shown.run.results[0].implementation
+    word = shown.run.results[0].case.implementation
     text = render(replace(shown, smallest={(word, "x"): small}))
     assert "\n  smallest input that shows it: 4 elements\n    attributes: eps = 1e-05" in text
     assert "\n    x[2] = [1, 1]\n    w[2] = [1, 1]\n    cotangent[2] = [1, 0]\n" in text
@@ -91,7 +92,7 @@ def test_the_smallest_input_is_printed_with_what_it_gives(shown, small):
 
 
 def test_an_input_that_is_no_smaller_is_not_printed_twice(shown, small):
-    word = shown.run.results[0].implementation
+    word = shown.run.results[0].case.implementation
     same = replace(small, case=shown.case)
     text = render(replace(shown, smallest={(word, "x"): same}))
     assert "\n  no smaller input that shows it was found\n" in text

@@ -1,24 +1,23 @@
-from dataclasses import replace
-
 from gradcheck.report.rows import rows
 from gradcheck.results.verdict import Verdict
+from tests.case_results import changed
 
 
 def test_rows_gather_samples_and_keep_everything_else_apart(make):
     base = make.result(compared=10)
     apart = [
-        replace(base, implementation="other"),
-        replace(base, op="tanh"),
-        replace(base, dialect="quick"),
-        replace(base, output="forward"),
+        changed(base, implementation="other"),
+        changed(base, op="tanh"),
+        changed(base, dialect="quick"),
+        changed(base, output="forward"),
     ]
     together = [
-        replace(base, sample="tiny", verdict=Verdict.FAIL, compared=5),
-        replace(base, dtype="float32", verdict=Verdict.MISSING, compared=0),
+        changed(base, sample="tiny", verdict=Verdict.FAIL, compared=5),
+        changed(base, dtype="float32", verdict=Verdict.MISSING, compared=0),
     ]
     found = rows(make.run(base, *apart, *together))
     assert [(r.implementation, r.op, r.dialect, r.output) for r in found] == [
-        (r.implementation, r.op, r.dialect, r.output) for r in (base, *apart)
+        (r.case.implementation, r.case.op, r.case.dialect, r.finding.name) for r in (base, *apart)
     ]
     first = found[0]
     assert list(first.cells) == ["float64", "float32"]

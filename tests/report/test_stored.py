@@ -8,7 +8,7 @@ import pytest
 
 from gradcheck.errors import UsageError
 from gradcheck.report import FORMATS, render
-from gradcheck.results.record import digest_of
+from gradcheck.results.run import digest_of
 from gradcheck.results.stored.read import CUT, read
 
 KEPT = ("json", "jsonl")
@@ -92,7 +92,7 @@ def test_an_older_report_counts_impostors_without_names(tmp_path, passing):
     plain = json.loads(render(passing, "json"))
     plain["results"][0]["certificate"] = {"rejected": 3, "tried": 4, "blind": ["x2"]}
     found = _read(tmp_path, json.dumps(plain))
-    certificate = found.results[0].certificate
+    certificate = found.results[0].finding.certificate
     assert (len(certificate.rejected), certificate.tried, certificate.blind) == (3, 4, ("x2",))
 
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from gradcheck.report import terminal_failures
+from gradcheck.report import terminal
 from gradcheck.report.terminal import render
 from gradcheck.results.expectation import Known
 from gradcheck.results.verdict import Verdict
@@ -157,11 +157,11 @@ def test_long_lists_are_cut_and_every_failure_is_counted(make):
     ]
     text = render(make.run(*found))
     blocks = text.split("\n\n")[2:-1]
-    assert len(blocks) == terminal_failures.GROUPS + 1
+    assert len(blocks) == terminal.GROUPS + 1
     shown = len(re.findall(r"^(?:FAIL|MISSING) op", text, re.MULTILINE))
-    assert shown == terminal_failures.GROUPS * terminal_failures.SAMPLES
+    assert shown == terminal.GROUPS * terminal.SAMPLES
     more = [int(n) for n in re.findall(r"and (\d+) more of op", text)]
-    assert len(more) == terminal_failures.GROUPS
+    assert len(more) == terminal.GROUPS
     last = re.search(r"… and (\d+) more results of 3 more gradients: (.*);", blocks[-1])
     assert shown + sum(more) + int(last[1]) == len(found)
     tallied = re.findall(r"(\d+) (FAIL|MISSING)", text)
@@ -225,7 +225,7 @@ def test_hostile_text_cannot_paint_or_fake_lines(hostile):
 def test_a_class_stands_in_the_first_line_and_a_shared_one_is_said_once(explained):
     text = render(explained)
     assert text.count("· dw: scale: dw is 1/3 of the right value\n  reason: 3 of 24") == 1
-    assert text.count("· dw: scale, as above\n  worst: dw[1, 3]") == terminal_failures.SAMPLES - 1
+    assert text.count("· dw: scale, as above\n  worst: dw[1, 3]") == terminal.SAMPLES - 1
     assert text.count("  evidence: 3 is the number of rows\n") == 1
     more = "… and 3 more of rms_norm/weight · dw: 3 FAIL: 2 scale, 1 term (dw lacks a term)"
     assert more in text

@@ -3,8 +3,8 @@
 import pytest
 
 from gradcheck.report import outline, render
-from gradcheck.report.per_case_rows import spread
-from gradcheck.report.terminal_failures import GROUPS, SAMPLES
+from gradcheck.report.rows import spread
+from gradcheck.report.terminal import GROUPS, SAMPLES
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 
@@ -16,7 +16,7 @@ def cells(row):
 def test_rows_are_taken_apart_and_nothing_is_lost_or_twice(any_run):
     for table in outline.tables(any_run):
         found = spread(any_run, table.rows)
-        assert all({r.sample for r in cells(row)} == {sample} for sample, row in found)
+        assert all({r.case.sample for r in cells(row)} == {sample} for sample, row in found)
         assert sorted(id(r) for _, row in found for r in cells(row)) == (
             sorted(id(r) for row in table.rows for r in cells(row))
         )

@@ -92,30 +92,30 @@ def test_a_pass_is_held_against_what_was_allowed_with_its_error_bar(make):
     assert words.BARS == KAPPA
     miss = make.miss(got=0.5, want=1.0, error=5.5e-7, bound=1.1e-8, error_bar=4e-7)
     passed = make.result(verdict=Verdict.PASS, worst=(miss,))
-    assert words.cell(passed) == "5.5e-07 ≤ 8.1e-07"
+    assert words.cell(passed.finding) == "5.5e-07 ≤ 8.1e-07"
     assert (miss.bound, words.allowed(miss, Verdict.PASS)) == (1.1e-8, 1.1e-8 + 2 * 4e-7)
     # What failed did so beyond it, and a pass within its bound needs no more.
-    assert words.cell(replace(passed, verdict=Verdict.FAIL)) == "5.5e-07 > 1.1e-08"
-    within = replace(passed, worst=(replace(miss, error=1e-8),))
+    assert words.cell(replace(passed.finding, verdict=Verdict.FAIL)) == "5.5e-07 > 1.1e-08"
+    within = replace(passed.finding, worst=(replace(miss, error=1e-8),))
     assert words.cell(within) == "1.0e-08 ≤ 1.1e-08"
 
 
 def test_a_cell_measures_only_what_was_compared(make):
     for verdict in Verdict:
-        measured = words.cell(make.result(verdict=verdict, worst=(make.miss(),)))
+        measured = words.cell(make.result(verdict=verdict, worst=(make.miss(),)).finding)
         assert bool(measured) == (verdict in (Verdict.PASS, Verdict.FAIL)), verdict
-    assert words.cell(make.result(verdict=Verdict.FAIL, worst=())) == ""
+    assert words.cell(make.result(verdict=Verdict.FAIL, worst=()).finding) == ""
 
 
 def test_a_cell_gives_up_its_bound_then_its_error(make):
     failed = make.result(verdict=Verdict.FAIL)
-    assert words.cell(failed) == "4.5e-04 > 1.0e-08"
-    assert words.cell(failed, bound=False) == "4.5e-04"
-    assert words.cell(failed, measured=False) == ""
+    assert words.cell(failed.finding) == "4.5e-04 > 1.0e-08"
+    assert words.cell(failed.finding, bound=False) == "4.5e-04"
+    assert words.cell(failed.finding, measured=False) == ""
     tiny = make.result(worst=(make.miss(got=1e-17, want=0.0, error=1e-17, bound=2e-17),))
-    assert words.cell(tiny, bound=False) == "1e-17 abs"
+    assert words.cell(tiny.finding, bound=False) == "1e-17 abs"
     broken = make.result(verdict=Verdict.FAIL, worst=(make.miss(got=NAN, error=NAN),))
-    assert words.cell(broken, bound=False) == "got nan"
+    assert words.cell(broken.finding, bound=False) == "got nan"
 
 
 def test_an_element_is_named_as_in_code():

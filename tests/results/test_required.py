@@ -2,16 +2,18 @@
 
 import pytest
 
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Header, Kind, Record, Run
+from gradcheck.results.run import Header, Run
 from gradcheck.results.verdict import Verdict
+from tests.case_results import case_result
 
 
 def record(verdict="pass", **changes):
     plain = {"name": "relu/default/typical/float64", "hash": "a1b2", "implementation": "mine",
              "op": "relu", "dialect": "default", "sample": "typical", "dtype": "float64",
              "output": "x", "seed": 0, "repro": "", "reason": "so"}  # fmt: skip
-    return Record(verdict=Verdict(verdict), **{**plain, **changes})
+    return case_result(verdict=Verdict(verdict), **{**plain, **changes})
 
 
 def run(*results, require=("relu",), shard="", **changes):

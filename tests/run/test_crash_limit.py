@@ -12,6 +12,7 @@ from gradcheck.run.crash_limit import CrashLimit
 from gradcheck.run.execute import execute
 from gradcheck.run.merge import Named, merged
 from gradcheck.run.plan import Plan
+from tests.case_results import changed
 
 SAMPLES = [case.sample.name for case in SUITE.cases(["relu"])]
 CRASHES = """
@@ -35,7 +36,11 @@ def crashing(tmp_path, monkeypatch):
 
 
 def crashed(run):
-    return [r.verdict for r in run.results if (r.implementation, r.op) == ("aborts:IMPL", "relu")]
+    return [
+        r.finding.verdict
+        for r in run.results
+        if (r.case.implementation, r.case.op) == ("aborts:IMPL", "relu")
+    ]
 
 
 @pytest.mark.slow
@@ -45,11 +50,15 @@ def test_jobs_and_shards_leave_out_the_same(crashing):
     verdicts = crashed(run)
     assert verdicts[:10] == [Verdict.CRASH] * 10
     assert verdicts[10:] == [Verdict.NOTRUN] * (2 * len(SAMPLES) - 10)
-    last = next(r for r in run.results if r.verdict is Verdict.NOTRUN)
-    assert last.reason == "not run after 10 crashes of relu"
-    assert last.repro.startswith(f"gradcheck repro {last.name} --suite")
-    others = [r for r in run.results if (r.implementation, r.op) != ("aborts:IMPL", "relu")]
-    assert {r.verdict for r in others if r.implementation == "reference"} == {Verdict.PASS}
+    last = next(r for r in run.results if r.finding.verdict is Verdict.NOTRUN)
+    assert last.finding.reason == "not run after 10 crashes of relu"
+    assert last.repro.startswith(f"gradcheck repro {last.case.name} --suite")
+    others = [
+        r for r in run.results if (r.case.implementation, r.case.op) != ("aborts:IMPL", "relu")
+    ]
+    assert {r.finding.verdict for r in others if r.case.implementation == "reference"} == {
+        Verdict.PASS
+    }
     assert execute(replace(crashing, jobs=2)) == run
     parts = [replace(crashing, shard=f"{number}/2") for number in (1, 2)]
     ran = [Named(part.shard, execute(part)) for part in parts]
@@ -72,15 +81,19 @@ def plan():
 @pytest.mark.parametrize(("verdict", "limit"), [(Verdict.CRASH, 10), (Verdict.TIMEOUT, 3)])
 def test_another_operator_and_another_implementation_go_on(verdict, limit):
     (result, *_) = execute(plan()).results
-    bad = replace(result, verdict=verdict)
+    bad = changed(result, verdict=verdict)
     cutoff = CrashLimit()
     for count in range(limit):
         assert cutoff.why("reference", "relu") == "", count
         cutoff.sees([bad])
     assert cutoff.why("reference", "relu").startswith(f"not run after {limit} ")
     assert cutoff.why("reference", "tanh") == cutoff.why("torch", "relu") == ""
-    (left,) = cutoff.applied([result, replace(result, output="x")])
-    assert (left.verdict, left.output, left.worst) == (Verdict.NOTRUN, "vjp", ())
+    (left,) = cutoff.applied([result, changed(result, output="x")])
+    assert (left.finding.verdict, left.finding.name, left.finding.worst) == (
+        Verdict.NOTRUN,
+        "vjp",
+        (),
+    )
     assert [*cutoff.applied([left])] == [left]
 
 

@@ -15,6 +15,7 @@ from gradcheck.run.execute import execute
 from gradcheck.run.judge_case import judge
 from gradcheck.run.plan import Plan
 from gradcheck.run.time_limit import TimeLimit
+from tests.case_results import changed
 
 BUILTIN = gradcheck_cases.SUITE
 
@@ -75,7 +76,7 @@ def plan(*words, suite=BUILTIN, ops=("relu", "tanh"), samples=("typical",), **ch
 
 
 def of(run, op):
-    return [r for r in run.results if r.op == op]
+    return [r for r in run.results if r.case.op == op]
 
 
 # ── what the code judged does ────────────────────────────────────────────────────────────────
@@ -109,23 +110,26 @@ def test_a_fault_is_one_clear_line_and_the_other_operators_are_judged(
 ):
     run = execute(plan(impl(IMPL={"relu": {"vjp": vjp}, "tanh": {"vjp": tanh}})))
     (result,) = of(run, "relu")
-    assert (result.verdict, result.output) == (verdict, output)
-    assert said in result.reason
-    assert "\n" not in result.reason
-    assert [r.verdict for r in of(run, "tanh")] == ["pass"]
+    assert (result.finding.verdict, result.finding.name) == (verdict, output)
+    assert said in result.finding.reason
+    assert "\n" not in result.finding.reason
+    assert [r.finding.verdict for r in of(run, "tanh")] == ["pass"]
     assert run.complete
     assert run.passed is (verdict == "unsupported")
 
 
 def test_a_read_only_gradient_is_as_good_as_any(impl):
     run = execute(plan(impl(IMPL={"relu": {"vjp": locked}}), ops=["relu"]))
-    assert [(r.verdict, r.compared) for r in run.results] == [("pass", 63)]
+    assert [(r.finding.verdict, r.finding.compared) for r in run.results] == [("pass", 63)]
 
 
 def test_an_operator_without_an_entry_is_unbound_and_checks_nothing(impl):
     run = execute(plan(impl(IMPL={"tanh": {"vjp": tanh}})))
     (result,) = of(run, "relu")
-    assert (result.verdict, result.reason) == ("unbound", "user:IMPL says nothing about relu")
+    assert (result.finding.verdict, result.finding.reason) == (
+        "unbound",
+        "user:IMPL says nothing about relu",
+    )
     assert (run.footer.checked, run.passed) == (1, True)
     run = execute(plan(impl(IMPL={})))
     assert (run.footer.checked, run.passed) == (0, False)
@@ -134,8 +138,11 @@ def test_an_operator_without_an_entry_is_unbound_and_checks_nothing(impl):
 def test_the_value_of_forward_is_judged_before_its_gradient(impl):
     entry = {"vjp": tanh, "forward": lambda x: np.tanh(x) + 1e-6}
     run = execute(plan(impl(IMPL={"tanh": entry}), ops=["tanh"]))
-    assert [(r.output, r.verdict) for r in run.results] == [("forward", "fail"), ("x", "pass")]
-    assert "it computes something else than tanh" in run.results[0].reason
+    assert [(r.finding.name, r.finding.verdict) for r in run.results] == [
+        ("forward", "fail"),
+        ("x", "pass"),
+    ]
+    assert "it computes something else than tanh" in run.results[0].finding.reason
 
 
 # ── what keeps a part from being judged ──────────────────────────────────────────────────────
@@ -151,8 +158,11 @@ def test_an_implementation_that_does_not_load_does_not_stop_the_others(impl):
     impl(IMPL={"relu": {"vjp": relu}}, BARE={"relu": 3}, EXPLOSIVE={"relu": Explosive()})
     words = ["user:BARE", "reference", "user:EXPLOSIVE", "user:ABSENT", "user:IMPL"]
     run = execute(plan(*words, ops=["relu"]))
-    assert list(dict.fromkeys(r.implementation for r in run.results)) == ["reference", "user:IMPL"]
-    assert {r.verdict for r in run.results} == {Verdict.PASS}
+    assert list(dict.fromkeys(r.case.implementation for r in run.results)) == [
+        "reference",
+        "user:IMPL",
+    ]
+    assert {r.finding.verdict for r in run.results} == {Verdict.PASS}
     assert run.header.implementations == tuple(words)
     assert [t.split(" ")[0] for t in run.troubles] == [
         "user:BARE['relu']",
@@ -221,14 +231,14 @@ def test_a_case_at_fault_is_invalid_and_the_others_are_judged(broken, said):
     suite = Suite("mine", "1", [op("before"), broken, op("after")])
     run = execute(plan("reference", suite=suite, ops=(), dtypes=("float64", "float32")))
     invalid = of(run, "broken")
-    assert [(r.verdict, r.dtype) for r in invalid] == [
+    assert [(r.finding.verdict, r.case.dtype) for r in invalid] == [
         ("invalid", "float64"),
         ("invalid", "float32"),
     ]
-    assert all(said in r.reason for r in invalid)
-    assert all("\n" not in r.reason for r in invalid)
+    assert all(said in r.finding.reason for r in invalid)
+    assert all("\n" not in r.finding.reason for r in invalid)
     rest = of(run, "before") + of(run, "after")
-    assert [r.verdict for r in rest] == ["pass"] * 8
+    assert [r.finding.verdict for r in rest] == ["pass"] * 8
     assert not run.passed
 
 
@@ -236,7 +246,7 @@ def test_only_the_sample_at_fault_is_invalid():
     drawn = {"good": lambda draw: (draw.normal(3),), "bad": lambda draw: ()}
     run = execute(plan("reference", suite=Suite("mine", "1", [op("half", **drawn)]), ops=(),
                        samples=()))  # fmt: skip
-    found = {s: {r.verdict for r in run.results if r.sample == s} for s in drawn}
+    found = {s: {r.finding.verdict for r in run.results if r.case.sample == s} for s in drawn}
     assert found == {"good": {Verdict.PASS}, "bad": {Verdict.INVALID}}
 
 
@@ -250,9 +260,9 @@ def test_an_exception_of_the_engine_concerns_its_case_alone(monkeypatch):
 
     monkeypatch.setattr("gradcheck.run.judge_case.judge_case", fragile)
     run = execute(plan("reference", dtypes=("float64", "float32")))
-    (invalid,) = [r for r in run.results if r.verdict is Verdict.INVALID]
-    assert (invalid.name, invalid.output) == ("relu/default/typical/float64", "vjp")
-    assert invalid.reason.startswith("the case itself raised KeyError: 'a slip")
+    (invalid,) = [r for r in run.results if r.finding.verdict is Verdict.INVALID]
+    assert (invalid.case.name, invalid.finding.name) == ("relu/default/typical/float64", "vjp")
+    assert invalid.finding.reason.startswith("the case itself raised KeyError: 'a slip")
     assert len(run.results) == 1 + 3 * 2
 
 
@@ -262,7 +272,7 @@ def test_a_wrong_spec_fails_itself_and_convicts_nobody_else(impl):
     for vjp, verdict in ((right, Verdict.PASS), (wrong, Verdict.INVALID)):
         words = ("reference", impl(IMPL={"square": {"vjp": vjp}}))
         run = execute(plan(*words, suite=suite, ops=()))
-        found = {(r.implementation, r.output): r.verdict for r in run.results}
+        found = {(r.case.implementation, r.finding.name): r.finding.verdict for r in run.results}
         assert found["reference", "x"] is Verdict.FAIL
         assert found["user:IMPL", "x"] is verdict
 
@@ -276,7 +286,7 @@ def test_an_interruption_keeps_what_is_known(impl):
     assert not run.complete
     assert not run.footer.complete
     assert not run.passed
-    found = [(r.implementation, r.op, r.output) for r in run.results]
+    found = [(r.case.implementation, r.case.op, r.finding.name) for r in run.results]
     assert found == [
         ("reference", "relu", "forward"),
         ("reference", "relu", "x"),
@@ -284,7 +294,7 @@ def test_an_interruption_keeps_what_is_known(impl):
         ("reference", "tanh", "x"),
         ("user:IMPL", "relu", "x"),
     ]
-    assert {r.verdict for r in run.results} == {Verdict.PASS}
+    assert {r.finding.verdict for r in run.results} == {Verdict.PASS}
 
 
 def test_an_interruption_before_the_first_case_leaves_an_empty_run():
@@ -321,11 +331,16 @@ def test_when_the_time_is_up_what_is_known_is_kept_and_the_rest_is_not_run(impl,
     asked = plan("reference", impl(IMPL=late), ops=("relu", "tanh", "sigmoid"), max_time=1000.0,
                  dtypes=("float64", "float32"))  # fmt: skip
     run = execute(asked)
-    known, cut = ([r for r in run.results if (r.verdict == "notrun") is k] for k in (False, True))
-    assert {(r.implementation, r.op) for r in known} == {
+    known, cut = (
+        [r for r in run.results if (r.finding.verdict == "notrun") is k] for k in (False, True)
+    )
+    assert {(r.case.implementation, r.case.op) for r in known} == {
         ("reference", "relu"), ("reference", "tanh"), ("user:IMPL", "relu")
     }  # fmt: skip
-    assert [(r.implementation, r.op, r.dtype, r.output, r.reason) for r in cut] == [
+    assert [
+        (r.case.implementation, r.case.op, r.case.dtype, r.finding.name, r.finding.reason)
+        for r in cut
+    ] == [
         ("reference", "sigmoid", "float64", "vjp", UP),
         ("reference", "sigmoid", "float32", "vjp", UP),
         ("user:IMPL", "tanh", "float64", "vjp", UP),
@@ -336,7 +351,9 @@ def test_when_the_time_is_up_what_is_known_is_kept_and_the_rest_is_not_run(impl,
     assert run.stopped == f"{UP}; not reached: 1 of 3 cases"
     assert (run.complete, run.passed, run.halted, run.late) == (False, False, True, True)
     whole = execute(replace(asked, implementations=("reference",), max_time=None))
-    assert {(r.name, r.hash) for r in run.results} == {(r.name, r.hash) for r in whole.results}
+    assert {(r.case.name, r.case.hash) for r in run.results} == {
+        (r.case.name, r.case.hash) for r in whole.results
+    }
 
 
 def test_when_the_time_is_up_before_anything_is_loaded_all_of_it_is_not_run(
@@ -344,10 +361,10 @@ def test_when_the_time_is_up_before_anything_is_loaded_all_of_it_is_not_run(
 ):
     monkeypatch.setattr("gradcheck.run.loaded_plan.load", time_up)
     run = execute(plan("reference", impl(IMPL={}), max_time=1000.0))
-    assert [(r.implementation, r.op) for r in run.results] == [
+    assert [(r.case.implementation, r.case.op) for r in run.results] == [
         ("reference", "relu"), ("reference", "tanh"), ("user:IMPL", "relu"), ("user:IMPL", "tanh")
     ]  # fmt: skip
-    assert {(r.verdict, r.reason) for r in run.results} == {(Verdict.NOTRUN, UP)}
+    assert {(r.finding.verdict, r.finding.reason) for r in run.results} == {(Verdict.NOTRUN, UP)}
 
 
 def test_time_that_is_up_after_the_last_case_is_no_matter(time_up):
@@ -363,7 +380,11 @@ def test_time_that_is_up_after_the_last_case_is_no_matter(time_up):
 def test_results_come_by_implementation_then_case_then_dtype(impl):
     word = impl(IMPL={"relu": {"vjp": relu}, "tanh": {"vjp": tanh}})
     run = execute(plan(word, "reference", dtypes=("float64", "float32")))
-    keys = [(r.implementation, r.op, r.dtype) for r in run.results if r.output == "x"]
+    keys = [
+        (r.case.implementation, r.case.op, r.case.dtype)
+        for r in run.results
+        if r.finding.name == "x"
+    ]
     assert keys == [
         (i, o, d) for i in (word, "reference") for o in ("relu", "tanh")
         for d in ("float64", "float32")
@@ -379,10 +400,10 @@ def test_a_seed_moves_the_inputs_and_is_written_into_hashes_and_repro_lines(impl
     word = impl(IMPL={"tanh": {"vjp": lambda ct, x: ct}})
     runs = {seed: execute(plan(word, ops=("tanh",), seed=seed)) for seed in (0, 1)}
     (zero,), (one,) = (runs[seed].results for seed in (0, 1))
-    assert zero.name == one.name
-    assert zero.hash != one.hash
+    assert zero.case.name == one.case.name
+    assert zero.case.hash != one.case.hash
     assert runs[0].header.cases != runs[1].header.cases
-    assert zero.top.want != one.top.want
+    assert zero.finding.top.want != one.finding.top.want
     assert "--seed" not in zero.repro
     assert one.repro.endswith(" --seed 1")
 
@@ -403,41 +424,48 @@ def test_one_case_can_be_judged_alone():
     wanted = plan("reference")
     binding = SimpleNamespace(name="reference", bind=lambda case, dtype: None)
     (record,) = judge(wanted, wanted.cases[0], binding)
-    assert (record.op, record.verdict) == ("relu", Verdict.UNBOUND)
+    assert (record.case.op, record.finding.verdict) == ("relu", Verdict.UNBOUND)
 
 
 def test_curves_come_with_every_gradient_when_they_are_asked_for():
     plain = execute(plan("reference", dtypes=("float64", "float32")))
     asked = execute(plan("reference", dtypes=("float64", "float32"), taylor=True))
-    assert all(record.taylor is None for record in plain.results)
+    assert all(record.finding.taylor is None for record in plain.results)
     for record in asked.results:
-        assert (record.taylor is None) == (record.output == "forward") == (record.curve is None)
-    assert [replace(r, taylor=None, curve=None) for r in asked.results] == list(plain.results)
+        assert (
+            (record.finding.taylor is None)
+            == (record.finding.name == "forward")
+            == (record.finding.curve is None)
+        )
+    assert [changed(r, taylor=None, curve=None) for r in asked.results] == list(plain.results)
 
 
 # ── what a backward owes beyond its numbers ──────────────────────────────────────────────────
 
 
 def contract_of(run):
-    return [r for r in run.results if r.part is Part.CONTRACT]
+    return [r for r in run.results if r.finding.part is Part.CONTRACT]
 
 
 def test_all_but_the_reference_are_asked_unless_it_is_said(impl):
     word = impl(IMPL={"relu": SimpleNamespace(vjp=relu), "tanh": SimpleNamespace(vjp=tanh)})
     asked = contract_of(execute(plan(word, "reference", contract=None)))
-    assert {r.implementation for r in asked} == {word}
-    assert {r.op for r in asked} == {"relu", "tanh"}
-    assert {r.verdict for r in asked} == {Verdict.PASS, Verdict.SKIP}
+    assert {r.case.implementation for r in asked} == {word}
+    assert {r.case.op for r in asked} == {"relu", "tanh"}
+    assert {r.finding.verdict for r in asked} == {Verdict.PASS, Verdict.SKIP}
     both = contract_of(execute(plan(word, "reference", contract=True)))
-    assert {r.implementation for r in both} == {word, "reference"}
+    assert {r.case.implementation for r in both} == {word, "reference"}
     assert contract_of(execute(plan(word, "reference", contract=False))) == []
 
 
 def test_the_contract_is_asked_once_per_dialect_and_dtype(impl):
     word = impl(IMPL={"relu": SimpleNamespace(vjp=relu)})
     wanted = plan(word, contract=None, ops=("relu",), samples=(), dtypes=("float64", "float32"))
-    asked = [r for r in contract_of(execute(wanted)) if r.output == "linear"]
-    assert [(r.sample, r.dtype) for r in asked] == [("typical", "float64"), ("typical", "float32")]
+    asked = [r for r in contract_of(execute(wanted)) if r.finding.name == "linear"]
+    assert [(r.case.sample, r.case.dtype) for r in asked] == [
+        ("typical", "float64"),
+        ("typical", "float32"),
+    ]
 
 
 def test_a_broken_contract_closes_the_gate_and_says_how_to_ask_again(impl):
@@ -445,9 +473,13 @@ def test_a_broken_contract_closes_the_gate_and_says_how_to_ask_again(impl):
     word = impl(IMPL={"relu": flushes})
     run = execute(plan(word, contract=None, ops=("relu",)))
     assert not run.passed
-    (bad,) = (r for r in run.results if not r.verdict.expected)
-    assert (bad.output, bad.verdict, bad.part) == ("scaling", Verdict.FAIL, Part.CONTRACT)
-    assert bad.hunts == ""
+    (bad,) = (r for r in run.results if not r.finding.verdict.expected)
+    assert (bad.finding.name, bad.finding.verdict, bad.finding.part) == (
+        "scaling",
+        Verdict.FAIL,
+        Part.CONTRACT,
+    )
+    assert bad.case.hunts == ""
     assert bad.repro.endswith(f"--sample typical --dtype float64 --impl {word}")
     (of_reference,) = {
         r.repro for r in contract_of(execute(plan("reference", ops=("relu",), contract=True)))

@@ -24,13 +24,13 @@ class Silu:
 def test_a_right_backward_of_the_suites_operator_keeps_its_contract_too():
     (case,) = silu()
     case.check(Silu)
-    parts = {r.part.value for r in case.results}
+    parts = {r.finding.part.value for r in case.results}
     assert parts == {"gradient", "contract"}
     assert len(case.results) > 5
     case.end()
     (bare,) = silu(contract=False)
     bare.check(vjp=Silu.vjp)
-    assert {r.part.value for r in bare.results} == {"gradient"}
+    assert {r.finding.part.value for r in bare.results} == {"gradient"}
 
 
 def test_a_wrong_one_is_diagnosed_and_repeated_by_pytest():
@@ -40,7 +40,7 @@ def test_a_wrong_one_is_diagnosed_and_repeated_by_pytest():
     assert caught.value.lead.startswith("dx: sign: dx has the wrong sign")
     assert f"\n  run: pytest '{NODE}'" in str(caught.value)
     assert "gradcheck repro" not in str(caught.value)
-    assert {r.implementation for r in case.results} == {"tests/test_x.py::test_y"}
+    assert {r.case.implementation for r in case.results} == {"tests/test_x.py::test_y"}
 
 
 def test_a_broken_contract_fails():

@@ -32,7 +32,7 @@ def norm(**said):
 def test_a_right_backward_passes_at_hard_rows_in_both_dtypes(point):
     found = point.check(rms_norm, rms_norm_backward)
     assert found.ok
-    assert [r.verdict.name for r in point.results] == ["PASS", "PASS"]
+    assert [r.finding.verdict.name for r in point.results] == ["PASS", "PASS"]
     point.end()
 
 
@@ -45,9 +45,9 @@ def test_a_wrong_one_says_what_is_wrong_and_how_to_see_it_again():
     assert lines[0] == f"FAIL test_x/test_y/typical/float32 · dw: {says}"
     assert caught.value.lead == f"dw: {says}"
     assert lines[-1] == f"  run: pytest '{NODE}'"
-    assert [r.verdict.name for r in case.results] == ["PASS", "FAIL"]
-    assert {r.implementation for r in case.results} == {"tests/test_x.py"}
-    assert case.results[0].source.startswith("tests/testing/test_user_case.py:")
+    assert [r.finding.verdict.name for r in case.results] == ["PASS", "FAIL"]
+    assert {r.case.implementation for r in case.results} == {"tests/test_x.py"}
+    assert case.results[0].finding.source.startswith("tests/testing/test_user_case.py:")
     assert isinstance(caught.value, AssertionError)
 
 

@@ -93,7 +93,7 @@ class Run:
     """The text of one probe on a tape, as far as one gradient depends on it."""
 
     def __init__(self, probe: Probe, output: str) -> None:
-        """Record it.
+        """CaseResult it.
 
         Raises:
             Exception: whatever the text raises.

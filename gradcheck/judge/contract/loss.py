@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.projection import CHUNK, Scalar
+from gradcheck.numerics.draw import CHUNK
+from gradcheck.numerics.ray import Scalar
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 

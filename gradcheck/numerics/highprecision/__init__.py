@@ -1,1 +1,1 @@
-"""A forward that nobody described, evaluated in big numbers: by NumPy's own protocols."""
+"""A forward without a spec, evaluated in numbers of many digits through NumPy's protocols."""

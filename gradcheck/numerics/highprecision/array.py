@@ -1,9 +1,9 @@
-"""Arrays of big numbers, as NumPy's functions see them."""
+"""Arrays of big numbers that answer NumPy's ufuncs, functions and methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,24 +12,28 @@ from numpy.typing import NDArray
 from gradcheck.numerics.highprecision import functions, ufuncs
 from gradcheck.numerics.highprecision.fourier import Fourier
 from gradcheck.numerics.highprecision.linear import Linear
-from gradcheck.numerics.highprecision.numbers import Numbers, numbers
-from gradcheck.numerics.highprecision.refusal import Leak, NoArbiter, Unsupported, placed
+from gradcheck.numerics.highprecision.numbers import (
+    Numbers,
+    Unsupported,
+    leak,
+    numbers,
+    unsupported,
+)
 
 Array = NDArray[Any]
 
 
 class FloatDtype:
-    """What `x.dtype` shows: forward's own floating dtype in comparisons, big numbers in makers.
+    """The value of `x.dtype`: forward's floating dtype in comparisons, `object` for new arrays.
 
-    `np.zeros(n, x.dtype)` makes room for big numbers, and `np.finfo(x.dtype)` is that of forward's
-    own dtype.
+    `np.zeros(n, x.dtype)` can hold big numbers, and `np.finfo(x.dtype)` describes forward's dtype.
     """
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         """Stand for `dtype`."""
-        self.dtype = np.dtype(object)  # what np.dtype(…) reads
+        self.dtype = np.dtype(object)  # read by np.dtype(…)
         self._shown = dtype
-        np.finfo(dtype.type)  # from now on found by equality
+        np.finfo(dtype.type)  # fills its cache, which is then searched by equality
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -37,7 +41,7 @@ class FloatDtype:
         return getattr(self._shown, name)
 
     def __hash__(self) -> int:
-        return hash(self._shown.type)  # the key of np.finfo's own table
+        return hash(self._shown.type)  # the key of np.finfo's cache
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, FloatDtype):
@@ -82,16 +86,16 @@ class BigArray(np.ndarray[Any, Any]):
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
-    @property  # type: ignore[misc]  # a part that is written to would be lost
+    @property  # type: ignore[misc]  # read-only: a write to a part would be lost
     def real(self) -> Any:
-        return wrapped(_parts(self, "real"))
+        return wrapped(numbers().real_part(raw(self)))
 
     @property  # type: ignore[misc]
     def imag(self) -> Any:
-        return wrapped(_parts(self, "imag"))
+        return wrapped(numbers().imag_part(raw(self)))
 
     def astype(self, dtype: Any, *rest: Any, **keywords: Any) -> Any:
-        """A narrower floating dtype would round, and is refused; a wider one keeps all digits."""
+        """A copy; a narrower floating dtype would round, and is refused."""
         return cast(self, dtype, "astype")
 
     def item(self, *args: Any) -> Any:
@@ -112,7 +116,7 @@ class BigArray(np.ndarray[Any, Any]):
         return None
 
     def __reduce__(self) -> Any:
-        raise numbers().refuse(Leak(placed("forward copies numbers by pickle")))
+        raise leak("forward copies numbers by pickle")
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()
@@ -128,7 +132,7 @@ class BigArray(np.ndarray[Any, Any]):
             if not (isinstance(dtype, type) and issubclass(dtype, np.ndarray)):
                 if float_dtype() == dtype:
                     return self
-                raise numbers().refuse(Leak(placed("forward views a number's bits")))
+                raise leak("forward views a number's bits")
         return np.ndarray.view(self, *args)
 
     def __repr__(self) -> str:
@@ -137,7 +141,7 @@ class BigArray(np.ndarray[Any, Any]):
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        raise numbers().refuse(Leak(placed("forward writes a number as text")))
+        raise leak("forward writes a number as text")
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -159,41 +163,17 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in [
-    "sum",
-    "mean",
-    "var",
-    "std",
-    "max",
-    "min",
-    "prod",
-    "cumsum",
-    "cumprod",
-    "argmax",
-    "argmin",
-    "argsort",
-    "clip",
-    "round",
-    "dot",
-    "trace",
-    "ptp",
-    "all",
-    "any",
-    "nonzero",
-    "take",
-    "repeat",
-    "compress",
-    "choose",
-    "searchsorted",
-    "diagonal",
-    "argpartition",
-]:
+for _name in (
+    "sum", "mean", "var", "std", "max", "min", "prod", "cumsum", "cumprod", "argmax", "argmin",
+    "argsort", "clip", "round", "dot", "trace", "ptp", "all", "any", "nonzero", "take", "repeat",
+    "compress", "choose", "searchsorted", "diagonal", "argpartition",
+):  # fmt: skip
     setattr(BigArray, _name, _method(_name))
 
 
 def _refused(name: str) -> Any:
     def refused(self: BigArray, *args: Any, **keywords: Any) -> Any:
-        raise numbers().refuse(Leak(placed(f"forward reads a number's memory: {name}")))
+        raise leak(f"forward reads a number's memory: {name}")
 
     return refused
 
@@ -208,15 +188,15 @@ for _name in ("ctypes", "__array_interface__", "__array_struct__"):
 
 
 def raw(x: BigArray) -> Array:
-    """The object array beneath, which shares its numbers."""
+    """The underlying object array, which shares the numbers."""
     return np.ndarray.view(x, np.ndarray)
 
 
 def raw_all(x: Any) -> Any:
-    """The same for every array in lists, tuples and dictionaries."""
+    """`raw` for every array in lists, tuples and dictionaries."""
     if isinstance(x, BigArray):
         return raw(x)
-    if type(x) in numbers().kinds:  # bare, it would come back here
+    if type(x) in numbers().kinds:  # a bare number would dispatch to this module again
         return np.asarray(x, dtype=object)
     if type(x) is list:
         return [raw_all(v) for v in x]
@@ -229,7 +209,7 @@ def raw_all(x: Any) -> Any:
 
 
 def wrapped(x: Any) -> Any:
-    """Object arrays and bare numbers as `BigArray`; everything else as it is."""
+    """Object arrays and bare numbers as `BigArray`; anything else unchanged."""
     if isinstance(x, BigArray):
         return x
     kinds = numbers().kinds
@@ -252,17 +232,12 @@ def big(x: Any) -> BigArray:
     return wrapped(numbers().lifted(x))  # type: ignore[no-any-return]
 
 
-def _parts(x: BigArray, which: str) -> Array:
-    take = np.frompyfunc(lambda number: getattr(number, which), 1, 1)
-    return np.asarray(take(raw(x)), dtype=object)
-
-
 def _listed(x: BigArray) -> Any:
     return [_listed(v) for v in x] if x.ndim else x
 
 
 def float_dtype() -> FloatDtype:
-    """What `x.dtype` shows now."""
+    """The dtype that arrays of the current session show."""
     return _float_dtype(numbers().dtype64)
 
 
@@ -272,7 +247,7 @@ def _float_dtype(dtype: np.dtype[Any]) -> FloatDtype:
 
 
 def cast(x: BigArray, dtype: Any, how: str) -> Any:
-    """`x` in `dtype`: itself where that is as wide as forward's own.
+    """`x` in `dtype`; unchanged if that is at least as wide as forward's own.
 
     Raises:
         Leak: `dtype` is narrower.
@@ -291,11 +266,11 @@ def cast(x: BigArray, dtype: Any, how: str) -> Any:
         return raw(x).astype(bool)
     if dtype.kind in "iu":
         return _integers(x, dtype)
-    raise work.refuse(Leak(placed(f"forward rounds to {dtype.name} by {how}")))
+    raise leak(f"forward rounds to {dtype.name} by {how}")
 
 
 def _integers(x: BigArray, dtype: np.dtype[Any]) -> Array:
-    """Truncated, exactly: a step function, whose slope is 0 between its steps."""
+    """Truncated exactly: a step function, whose slope is 0 between its steps."""
     flat = [numbers().whole(number) for number in raw(x).ravel().tolist()]
     return np.array(flat, dtype=dtype).reshape(x.shape)
 
@@ -317,17 +292,16 @@ def _table() -> dict[str, Callable[..., Any]]:
 def _loop(ufunc: np.ufunc) -> Any:
     name = ufunc.__name__
     if name in ufuncs.NATIVE or all(set(types) <= set("O->") for types in ufunc.types):
-        return ufunc  # those of np.frompyfunc are of objects alone
+        return ufunc  # of np.frompyfunc: objects only
     if name in ufuncs.SPACING:
-        raise numbers().refuse(Leak(placed(f"forward asks for the spacing of floats: {name}")))
+        raise leak(f"forward asks for the spacing of floats: {name}")
     loop = _lifted(name, ufunc.nin, ufunc.nout)
     if loop is None:
-        raise numbers().refuse(Unsupported(placed(f"{name} is not known in big numbers")))
+        raise unsupported(f"{name} is not known in big numbers")
     return loop
 
 
 def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:
-    work = numbers()
     out = keywords.pop("out", None)
     dtype = keywords.pop("dtype", None)
     for gone in ("casting", "order", "subok", "signature"):
@@ -338,9 +312,8 @@ def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[
         for one in out if isinstance(out, tuple) else (out,):
             if one is not None and np.ndarray.view(one, np.ndarray).dtype.kind not in "Ob":
                 text = f"forward writes into a {one.dtype} array by {ufunc.__name__}"
-                raise work.refuse(Leak(placed(text)))
-    named = f"_{method.strip('_')}"
-    result = _METHODS[named](ufunc, inputs, raw_all(keywords))
+                raise leak(text)
+    result = _METHODS[method](ufunc, inputs, raw_all(keywords))
     if dtype is not None:
         result = cast(big(result), dtype, f"{ufunc.__name__}(dtype=…)")
     if out is not None:
@@ -354,18 +327,25 @@ def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[
 
 
 def elementwise(name: str, *inputs: Any) -> BigArray:
-    """A function of numbers by its name, NumPy's or scipy.special's, whether SciPy is there or not.
+    """A function of NumPy or scipy.special by its name; SciPy need not be installed.
 
     Raises:
-        Unsupported: it is not known.
+        Unsupported: it is not implemented.
     """
     work = numbers()
     loop = _lifted(name, len(inputs), 1)
     if loop is None:
-        raise work.refuse(Unsupported(placed(f"{name} is not known in big numbers")))
+        raise unsupported(f"{name} is not known in big numbers")
     result = loop(*map(work.lifted, inputs))
     work.spend(np.size(result))
     return wrapped(np.asarray(result, dtype=object))  # type: ignore[no-any-return]
+
+
+def by_name(name: str) -> Callable[..., Any]:
+    """The elementwise function that NumPy, SciPy, JAX, PyTorch or `math` call `name`."""
+    name = ufuncs.ALIASES.get(name, name)
+    ufunc = getattr(np, name, None)
+    return ufunc if isinstance(ufunc, np.ufunc) else partial(elementwise, name)
 
 
 def _finished(ufunc: np.ufunc, result: Any) -> Any:
@@ -383,11 +363,11 @@ def _call(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> A
     if summed is not None:
         return wrapped(summed(*map(work.lifted, inputs), **keywords))
     if ufunc.__name__.startswith(("bitwise", "invert", "left_", "right_")):
-        raise work.refuse(Unsupported(placed(f"{ufunc.__name__} is not known in big numbers")))
+        raise unsupported(f"{ufunc.__name__} is not known in big numbers")
     loop = _loop(ufunc)
     values = [work.lifted(x) for x in inputs]
     where = keywords.pop("where", True)
-    if where is not True:  # what is left out is what NumPy leaves undefined: zeros
+    if where is not True:  # zeros where NumPy leaves the result undefined
         shape = np.broadcast_shapes(*(v.shape for v in values), np.shape(where))
         result = work.zeros(shape)
         where = np.broadcast_to(where, shape)
@@ -456,21 +436,19 @@ def _outer(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> 
 def _at(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> None:
     target, places, *values = inputs
     if np.ndarray.view(target, np.ndarray).dtype != object:
-        raise numbers().refuse(
-            Leak(placed(f"forward writes into a {target.dtype} array by {ufunc.__name__}.at"))
-        )
+        raise leak(f"forward writes into a {target.dtype} array by {ufunc.__name__}.at")
     into = np.ndarray.view(target, np.ndarray)
     into[...] = numbers().lifted(into)
     _loop(ufunc).at(into, raw_all(places), *map(numbers().lifted, values))
 
 
 _METHODS = {
-    "_call": _call,
-    "_reduce": _reduce,
-    "_accumulate": _accumulate,
-    "_reduceat": _reduceat,
-    "_outer": _outer,
-    "_at": _at,
+    "__call__": _call,
+    "reduce": _reduce,
+    "accumulate": _accumulate,
+    "reduceat": _reduceat,
+    "outer": _outer,
+    "at": _at,
 }
 _IDENTITIES = {
     "add": 0,
@@ -518,16 +496,16 @@ def _function(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> An
             and np.ndarray.view(target, np.ndarray).dtype.kind in "fc"
         ):
             text = f"forward writes into a {target.dtype} array by {func.__name__}"
-            raise work.refuse(Leak(placed(text)))
+            raise leak(text)
     arguments, keywords = raw_all(_calling(args)), raw_all(_calling(kwargs))
     try:
         result = wrapped((own or func)(*arguments, **keywords))
     except Unsupported as error:
-        raise work.refuse(Unsupported(placed(str(error)))) from None
+        raise unsupported(str(error)) from None
     except TypeError as error:
         if own is None and not _known(error):
             text = f"{_path(func)} is not known in big numbers"
-            raise work.refuse(Unsupported(placed(text))) from error
+            raise unsupported(text) from error
         raise
     work.spend(np.size(result) if isinstance(result, np.ndarray) else 1)
     result = _normal(result)
@@ -548,12 +526,12 @@ def _targets(func: Callable[..., Any], args: Any) -> Any:
 
 
 def _known(error: TypeError) -> bool:
-    """Whether NumPy complains of the arguments, as it would of floats."""
+    """Whether NumPy rejects the arguments, as it would for floats."""
     return "argument" in str(error) and "object" not in str(error)
 
 
 def _calling(x: Any) -> Any:
-    """Functions among the arguments see `BigArray`, as the forward that passed them expects."""
+    """Wrap callables among the arguments, so that they receive `BigArray`s."""
     if isinstance(x, tuple) and not hasattr(x, "_fields"):
         return tuple(_calling(v) for v in x)
     if type(x) is list:
@@ -566,7 +544,7 @@ def _calling(x: Any) -> Any:
 
 
 def _normal(result: Any) -> Any:
-    """Whatever NumPy put among our numbers (zeros of a padding) made one of them."""
+    """Convert foreign elements of a result (zeros of a padding) to big numbers."""
     if isinstance(result, BigArray):
         base = raw(result)
         normal = numbers().normal(base)
@@ -583,43 +561,21 @@ def _path(func: Callable[..., Any]) -> str:
 
 
 def _bare(x: Any) -> Any:
-    """Without `BigArray`: where none went in, none comes out."""
+    """A result without `BigArray`, for calls on bare numbers."""
     x = raw_all(x)
     return x.item() if isinstance(x, np.ndarray) and x.dtype == object and not x.ndim else x
 
 
-METHODS = [
-    "exp",
-    "log",
-    "sqrt",
-    "sin",
-    "cos",
-    "tan",
-    "tanh",
-    "sinh",
-    "cosh",
-    "arcsin",
-    "arccos",
-    "arctan",
-    "arctan2",
-    "expm1",
-    "log1p",
-    "log2",
-    "log10",
-    "exp2",
-    "cbrt",
-    "rint",
-    "fabs",
-    "hypot",
-    "arcsinh",
-    "arccosh",
-    "arctanh",
-]
-"""Methods of elements that NumPy's loops over objects call."""
+METHODS = (
+    "exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arcsin", "arccos", "arctan",
+    "arctan2", "expm1", "log1p", "log2", "log10", "exp2", "cbrt", "rint", "fabs", "hypot",
+    "arcsinh", "arccosh", "arctanh",
+)  # fmt: skip
+"""Methods of elements that NumPy's object loops call."""
 
 
 def number_protocol(work: Numbers) -> None:
-    """Let bare numbers, as elements of object arrays are, be seen by ufuncs and functions."""
+    """Give bare numbers, the elements of object arrays, NumPy's protocols and methods."""
 
     def ufunc_of(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
         return _bare(_called(ufunc, method, inputs, keywords))
@@ -632,15 +588,3 @@ def number_protocol(work: Numbers) -> None:
         kind.__array_function__ = function_of
         for name in METHODS:
             setattr(kind, name, _table()[name])
-
-
-__all__ = [
-    "BigArray",
-    "NoArbiter",
-    "big",
-    "elementwise",
-    "number_protocol",
-    "raw",
-    "raw_all",
-    "wrapped",
-]

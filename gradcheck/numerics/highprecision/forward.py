@@ -1,54 +1,62 @@
-"""One forward at one point in big numbers: its values, and its slopes along directions."""
+"""One forward at one point in big numbers: its values and its slopes along directions."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.highprecision import frameworks
 from gradcheck.numerics.highprecision.array import big, number_protocol, raw, raw_all
-from gradcheck.numerics.highprecision.numbers import DIGITS, numbers
+from gradcheck.numerics.highprecision.numbers import (
+    DIGITS,
+    Leak,
+    NoArbiter,
+    Spent,
+    Unsupported,
+    numbers,
+)
 from gradcheck.numerics.highprecision.rebound import Rebound
-from gradcheck.numerics.highprecision.refusal import Leak, NoArbiter, Spent, Unsupported, placed
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 STEPS: Final = ((-73, -86), (-133, -146), (-266, -279), (-1100, -1113))
-"""Pairs of steps, as powers of two of every element's own size; each pair asks for more digits.
-The last one is for waves: the sine of the largest number turns within 2⁻¹⁰²⁴ of it."""
-MORE: Final = 100
-"""Digits by which each finer step is computed more precisely than the one before."""
+"""Pairs of steps, as powers of two of each element's size; each pair is computed in more digits.
+The last pair is for waves: the sine of the largest number turns within 2⁻¹⁰²⁴ of it."""
+EXTRA_DIGITS: Final = 100
+"""Additional digits of each finer step."""
 CONFIRM: Final = 400
-"""Digits more in which a slope of exactly 0 is confirmed."""
+"""Additional digits that confirm a slope of exactly 0."""
 AGREES: Final = 1e-12
-"""How closely the slopes of both steps must agree, as a part of the larger."""
+"""The largest difference of both steps' slopes, as a part of the larger one."""
 VANISHES: Final = 1e-24
-"""A slope that has shrunk so from the first step to the last is 0 in the limit."""
+"""A slope that shrinks by this factor from the first step to the last is 0 in the limit."""
 ROUNDING: Final = 1e-60
-"""Slopes below so much of forward's value over the primal's size, that no steps agree on, are 0."""
+"""Unsettled slopes below this part of forward's value over the primal's size are 0."""
 VISIBLE: Final = 2.0**-20
-"""A step, as a part of each element, that float64 shows."""
-LONGEST: Final = 120
-"""Characters of a foreign exception's text that a reason shows."""
+"""A step visible in float64, as a part of each element."""
+MAX_SHOWN_ERROR: Final = 120
+"""Characters of a foreign exception's text that a reason quotes."""
 SMALLEST: Final = -100
 """The binary exponent of an element 0 of a tensor of zeros."""
 BESIDE: Final = 33
-"""Powers of two by which an element 0 counts as smaller than the smallest beside it."""
+"""Powers of two between the size of an element 0 and that of the smallest other element."""
 
 
 @dataclass(frozen=True)
 class Slopes:
     """One-sided derivatives of every output along a direction, all outputs end to end, [m].
 
-    Each is correct to 12 digits; NaN where there is none (forward jumps, or is vertical, on that
-    side). They are equal where forward is smooth.
+    Each is correct to 12 digits; NaN if there is none (forward jumps, or is vertical, on that
+    side). Both are equal where forward is smooth.
     """
 
     behind: Array
@@ -65,14 +73,14 @@ class BigForward:
         attrs: Mapping[str, Any],
         budget: int,
     ) -> None:
-        """Evaluate `forward(*primals, **attrs)`, with at most `budget` numbers computed in all.
+        """Prepare `forward(*primals, **attrs)`, with at most `budget` numbers computed in total.
 
-        Floating and complex primals become big numbers; others are passed as they are.
+        Floating and complex primals become big numbers; others are passed unchanged.
         """
         _ready()
         try:
             self._forward = Rebound()(forward)
-        except Exception:  # noqa: BLE001  foreign objects: what cannot be copied is called as it is
+        except Exception:  # noqa: BLE001  foreign objects: call the original
             self._forward = forward
         self._attrs = dict(attrs)
         self._primals = tuple(np.asarray(p) for p in primals)
@@ -82,7 +90,7 @@ class BigForward:
         widths = [_real(self._primals[i].dtype) for i in self._moving]
         self._dtype = max(widths, key=lambda d: d.itemsize, default=np.dtype(np.float64))
 
-    # ── the face ─────────────────────────────────────────────────────────────────────────────
+    # ── interface ────────────────────────────────────────────────────────────────────────────
 
     def outputs(self, digits: int = DIGITS) -> tuple[Array, ...]:
         """Forward's values here, rounded to float64 (complex128 where they are complex).
@@ -93,7 +101,7 @@ class BigForward:
             NoArbiter: forward cannot be evaluated in big numbers; the text says why.
         """
         with _refusing():
-            return tuple(self._rounded(v) for v in self._base(digits))
+            return tuple(numbers().rounded(v) for v in self._base(digits))
 
     def slopes(self, direction: Sequence[Array | None]) -> Slopes:
         """Derivatives of every output along `direction`, one part for each primal.
@@ -123,15 +131,15 @@ class BigForward:
     def _side(self, moved: list[tuple[int, Array]], sign: int) -> Array:
         """One-sided slopes, [m], by pairs of ever smaller steps until two agree.
 
-        The finer step of a pair is computed in many more digits, so that what agrees is neither
-        curved nor absorbed somewhere on the way: (1 + e⁻²⁰⁰) − 1.
+        The finer step of a pair is computed in many more digits, so that agreement excludes both
+        curvature and absorption on the way: (1 + e⁻²⁰⁰) − 1.
         """
         digits = DIGITS + self._spread(moved)
         steepest = flattest = found = np.zeros(0)
         open_ = np.ones(0, dtype=bool)
         for k, (far, near) in enumerate(STEPS):
-            first = self._quotients(moved, sign, far, digits + k * MORE)
-            second = self._quotients(moved, sign, near, digits + (k + 1) * MORE)
+            first = self._quotients(moved, sign, far, digits + k * EXTRA_DIGITS)
+            second = self._quotients(moved, sign, near, digits + (k + 1) * EXTRA_DIGITS)
             with np.errstate(invalid="ignore"):  # a jump over the shortest step is infinite
                 apart = np.abs(first - second)
             settled = apart <= AGREES * np.maximum(np.abs(first), np.abs(second))
@@ -146,7 +154,7 @@ class BigForward:
         else:
             limit = np.maximum(VANISHES * steepest, self._negligible(moved))
             found = np.where(open_, np.where(flattest <= limit, 0.0, np.nan), found)
-        if np.any(found == 0):  # more digits show what is flat and what was absorbed
+        if np.any(found == 0):  # more digits distinguish flat from absorbed
             far, near = STEPS[0]
             first = self._quotients(moved, sign, far, digits + CONFIRM)
             second = self._quotients(moved, sign, near, digits + CONFIRM)
@@ -155,9 +163,9 @@ class BigForward:
         return found
 
     def _negligible(self, moved: list[tuple[int, Array]]) -> Float:
-        """Slopes that are rounding of the big numbers themselves, [m]."""
+        """Slopes below the rounding of the big numbers themselves, [m]."""
         base = self._base(DIGITS + self._spread(moved))
-        sizes = [np.abs(self._rounded(v)).reshape(-1) for v in base]
+        sizes = [np.abs(numbers().rounded(v)).reshape(-1) for v in base]
         largest = [np.max(np.abs(self._primals[i]), initial=1.0) for i in self._moving]
         with np.errstate(all="ignore"):
             scale = np.ldexp(ROUNDING, -max(-900, min(900, self._size(moved))))
@@ -174,13 +182,13 @@ class BigForward:
             arguments = self._arguments({i: big(d) * step for i, d in moved})
             values = _lifted(called(self._forward, arguments, self._attrs))
             parts = [
-                self._rounded(raw((big(after) - big(before)) / step)).reshape(-1)
+                numbers().rounded(raw((big(after) - big(before)) / step)).reshape(-1)
                 for after, before in zip(values, base, strict=True)
             ]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _size(self, moved: list[tuple[int, Array]]) -> int:
-        """The power of two by which every moved element moves by its own size at most."""
+        """The power of two for which each element moves by at most its own size."""
         return min(
             int(np.min((_exponents(self._primals[i]) - np.frexp(np.abs(d))[1])[d != 0])) - 1
             for i, d in moved
@@ -205,7 +213,7 @@ class BigForward:
 
     @contextmanager
     def _session(self, digits: int) -> Iterator[None]:
-        """Evaluate in `digits`, with what is left of the budget."""
+        """Evaluate in `digits`, with the rest of the budget."""
         work = numbers()
         with work.session(digits, self._left, self._dtype):
             try:
@@ -214,10 +222,10 @@ class BigForward:
                 self._left = work.left
 
     def _check_constants(self, here: list[Any]) -> None:
-        """Results without big numbers must be constants: they are not, if a visible step shows.
+        """Check that results without big numbers are constants, by a step visible in float64.
 
         Raises:
-            Leak: they depend on the primals, by a way that no number has seen.
+            Leak: they depend on the primals.
         """
         if all(_is_big(part) for part in here):
             return
@@ -229,7 +237,7 @@ class BigForward:
                     raise Leak("forward's result holds no big numbers, and depends on its primals")
 
     def _arguments(self, steps: Mapping[int, Any]) -> list[Any]:
-        """The primals, with `steps` added, as forward takes them."""
+        """The primals, with `steps` added, as forward expects them."""
         arguments: list[Any] = []
         for i, p in enumerate(self._primals):
             if i not in self._moving:
@@ -241,21 +249,10 @@ class BigForward:
             arguments.append(x + steps[i] if i in steps else x)
         return arguments
 
-    @staticmethod
-    def _rounded(values: Array) -> Array:
-        work = numbers()
-        if any(type(v) is work.complex for v in values.ravel().tolist()):
-            parts = [
-                work.floats(np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(values))
-                for p in ("real", "imag")
-            ]
-            return np.asarray(parts[0] + 1j * parts[1])
-        return work.floats(values)
-
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What fails in this package is no fault of the code judged: it has no big numbers then.
+    """Turn a failure of this package into a refusal: it is not a fault of the code judged.
 
     Raises:
         NoArbiter: for every exception.
@@ -265,7 +262,7 @@ def _refusing() -> Iterator[None]:
     except NoArbiter:
         raise
     except Exception as error:
-        what = f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:MAX_SHOWN_ERROR]}"
         raise NoArbiter(
             f"gradcheck's own big numbers fail here, please report it: {what}"
         ) from error
@@ -274,29 +271,29 @@ def _refusing() -> Iterator[None]:
 def called(
     forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
 ) -> list[Any]:
-    """What forward returns, as a list.
+    """The results of forward, as a list.
 
     Raises:
-        NoArbiter: it needs what big numbers do not have; the text says what.
+        NoArbiter: big numbers do not support forward; the text says why.
     """
     work = numbers()
     try:
         with np.errstate(all="ignore"):
-            parts = frameworks.returned(forward, arguments, attrs)
+            parts = returned(forward, arguments, attrs)
             return [np.zeros(0) if part is None else part for part in parts]
     except NoArbiter:
         raise
-    except (Exception, SystemExit) as error:  # what it raises on big numbers refuses them
+    except (Exception, SystemExit) as error:  # forward rejects big numbers
         if work.refused is not None:
             raise work.refused from error
-        text = " ".join(str(error).split())[:LONGEST]
+        text = " ".join(str(error).split())[:MAX_SHOWN_ERROR]
         raise Unsupported(
             f"forward raises {type(error).__name__} on big numbers: {text}"
         ) from error
 
 
 def _exponents(x: Array) -> NDArray[np.int64]:
-    """Binary exponents of each element's own size; a zero's is that of what stands beside it."""
+    """Binary exponents of each element's size; a zero counts as far below the smallest other."""
     size = np.abs(x).astype(np.float64)
     exponents = np.frexp(size)[1].astype(np.int64)
     there = size > 0
@@ -336,4 +333,67 @@ def _ready() -> None:
     number_protocol(numbers())
 
 
-__all__ = ["BigForward", "Leak", "NoArbiter", "Slopes", "Spent", "Unsupported", "placed"]
+FRAMEWORKS: Final = {
+    "jax": "gradcheck.numerics.highprecision.jax",
+    "torch": "gradcheck.numerics.highprecision.torch",
+}
+"""Per framework the module that makes it compute in big numbers."""
+
+
+def returned(
+    forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
+) -> list[Any]:
+    """The results of forward, as a list; uses only frameworks that are already loaded.
+
+    A function of JAX that rejects NumPy's arrays of big numbers gets JAX's.
+
+    Raises:
+        NoArbiter: big numbers do not support forward; the text says why.
+    """
+    loaded = _loaded()
+    with ExitStack() as stack:
+        for framework in loaded:
+            stack.enter_context(framework.takes_big_numbers())
+        out = _called(forward, arguments, attrs)
+    parts = list(out) if isinstance(out, (tuple, list)) else [out]
+    for framework in loaded:
+        parts = [framework.held(part) for part in parts]
+    return parts
+
+
+def _loaded() -> list[ModuleType]:
+    """Modules for the loaded frameworks, if they support the installed versions."""
+    found = []
+    for name, ours in FRAMEWORKS.items():
+        if name in sys.modules:
+            with suppress(ImportError, AttributeError):
+                found.append(import_module(ours))
+    return found
+
+
+def _called(forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    try:
+        return _unrefused(forward, arguments, attrs)
+    except (Exception, SystemExit) as error:
+        ours = sys.modules.get(FRAMEWORKS["jax"])
+        if ours is None or isinstance(error, Spent):
+            raise
+        refused = numbers().refused
+        with suppress(Exception, SystemExit):
+            return _unrefused(forward, [ours.traced(x) for x in arguments], attrs)
+        numbers().refused = refused  # report the first reason
+        raise
+
+
+def _unrefused(
+    forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
+) -> Any:
+    work = numbers()
+    work.refused = None
+    out = forward(*arguments, **attrs)
+    if work.refused is not None:  # although forward swallowed it
+        raise work.refused
+    return out
+
+
+__all__ = ["BigForward", "NoArbiter", "Slopes"]

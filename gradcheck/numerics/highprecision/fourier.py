@@ -1,4 +1,4 @@
-"""numpy.fft on object arrays of big numbers: the sums as they are defined."""
+"""numpy.fft on object arrays of big numbers, by the defining sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Fourier:
         self._c = work.context
 
     def table(self) -> dict[Any, Function]:
-        """Function of numpy.fft → ours."""
+        """Functions of numpy.fft and their implementations here."""
         f = np.fft
         return {
             f.fft: self.fft, f.ifft: self.ifft, f.rfft: self.rfft, f.irfft: self.irfft,
@@ -37,21 +37,15 @@ class Fourier:
     def _along(self, x: Any, n: int | None, axis: int, sign: int, norm: str | None) -> Array:
         x = np.moveaxis(self._work.lifted(x), axis, -1)
         n = x.shape[-1] if n is None else n
-        x = x[..., :n]
-        if x.shape[-1] < n:
-            more = np.full((*x.shape[:-1], n - x.shape[-1]), self._c.zero, dtype=object)
-            x = np.concatenate([x, more], axis=-1)
+        x = self._resized(x, n)
         self._work.spend(x.size * n // 4)
         roots = [self._c.expjpi(self._c.mpf(sign * 2 * k) / n) for k in range(n)]
-        parts = []
-        for part in ("real", "imag"):
-            waves = np.array(
-                [[getattr(roots[j * k % n], part) for k in range(n)] for j in range(n)]
-            )
-            of = {p: np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(x) for p in ("real", "imag")}
-            parts.append({p: self._work.matmul(np.atleast_2d(of[p]), waves) for p in of})
-        real = parts[0]["real"] - parts[1]["imag"]
-        imag = parts[1]["real"] + parts[0]["imag"]
+        turns = np.outer(np.arange(n), np.arange(n)) % n
+        cosines = np.array([root.real for root in roots], dtype=object)[turns]
+        sines = np.array([root.imag for root in roots], dtype=object)[turns]
+        re, im = (np.atleast_2d(p) for p in (self._work.real_part(x), self._work.imag_part(x)))
+        real = self._work.matmul(re, cosines) - self._work.matmul(im, sines)
+        imag = self._work.matmul(re, sines) + self._work.matmul(im, cosines)
         out = np.frompyfunc(self._work.complex, 2, 1)(real, imag)
         scale = {None: sign > 0, "backward": sign > 0, "forward": sign < 0, "ortho": None}[norm]
         if scale is None:
@@ -59,6 +53,12 @@ class Fourier:
         elif scale:
             out = out / n
         return np.moveaxis(out.reshape(x.shape), -1, axis)
+
+    def _resized(self, x: Array, n: int) -> Array:
+        """The last axis cut, or continued by zeros, to length n."""
+        missing = max(0, n - x.shape[-1])
+        more = np.full((*x.shape[:-1], missing), self._c.zero, dtype=object)
+        return np.concatenate([x[..., :n], more], axis=-1)
 
     def fft(self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
         return self._along(a, n, axis, -1, norm)
@@ -75,29 +75,23 @@ class Fourier:
     ) -> Any:
         half = np.moveaxis(self._work.lifted(a), axis, -1)
         n = 2 * (half.shape[-1] - 1) if n is None else n
-        need = n // 2 + 1
-        half = half[..., :need]
-        if half.shape[-1] < need:
-            more = np.full((*half.shape[:-1], need - half.shape[-1]), self._c.zero, dtype=object)
-            half = np.concatenate([half, more], axis=-1)
+        half = self._resized(half, n // 2 + 1)
         mirrored = half[..., 1 : (n + 1) // 2][..., ::-1]
-        whole = np.concatenate([half, np.frompyfunc(self._c.conj, 1, 1)(mirrored)], axis=-1)
+        whole = np.concatenate([half, self._work.conjugate(mirrored)], axis=-1)
         # NumPy takes the first and, where n is even, the middle one as real.
         for k in {0, *([n // 2] if n % 2 == 0 else [])}:
-            whole[..., k] = np.frompyfunc(lambda v: v.real, 1, 1)(whole[..., k])
+            whole[..., k] = self._work.real_part(whole[..., k])
         out = self._along(whole, n, -1, 1, norm)
-        return np.moveaxis(np.frompyfunc(lambda v: v.real, 1, 1)(out), -1, axis)
+        return np.moveaxis(self._work.real_part(out), -1, axis)
 
     def hfft(self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-        turned = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
-        conj = np.frompyfunc(self._c.conj, 1, 1)(self._work.lifted(a))
-        return self.irfft(conj, n, axis, turned[norm])
+        conj = self._work.conjugate(self._work.lifted(a))
+        return self.irfft(conj, n, axis, _OPPOSITE[norm])
 
     def ihfft(
         self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None
     ) -> Any:
-        turned = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
-        return np.frompyfunc(self._c.conj, 1, 1)(self.rfft(a, n, axis, turned[norm]))
+        return self._work.conjugate(self.rfft(a, n, axis, _OPPOSITE[norm]))
 
     def _several(self, one: Function, default: Sequence[int] | None = None) -> Function:
         def transform(
@@ -136,6 +130,10 @@ class Fourier:
             return self.irfft(a, last, places[-1], norm)
 
         return transform
+
+
+_OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+"""The norm under which a transform is scaled as its inverse is under another."""
 
 
 def _axes(a: Array, s: Any, axes: Any) -> tuple[list[int], list[int]]:

@@ -1,22 +1,22 @@
-"""NumPy's functions on object arrays of big numbers, where NumPy's own text does not serve."""
+"""NumPy's functions on object arrays of big numbers, where NumPy's own code does not work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.highprecision.numbers import Numbers
-from gradcheck.numerics.highprecision.refusal import Unsupported
+from gradcheck.numerics.highprecision.numbers import Numbers, Unsupported
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
 
 
 def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
-    """Function of NumPy → the same on object arrays; `ufunc(name, *arrays)` applies a ufunc."""
+    """Functions of NumPy and their implementations; `ufunc(name, *arrays)` applies a ufunc."""
     c = work.context
     lift = work.lifted
 
@@ -85,8 +85,7 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
         away = x - middle
         square = away * ufunc("conjugate", away)
         out = total(square, axis, keepdims, where)
-        if any(type(v) is work.complex for v in np.ravel(out).tolist()):
-            out = np.frompyfunc(lambda v: v.real, 1, 1)(out)
+        out = work.real_part(out) if work.has_complex(np.asarray(out)) else out
         return ufunc("divide", out, count(x, axis, where) - work.number(ddof))
 
     average_of = mean
@@ -137,21 +136,21 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
         unit = c.mpf(10) ** int(decimals)
         return ufunc("rint", lift(x) * unit) / unit
 
-    def part(name: str) -> Function:
-        return lambda x: np.frompyfunc(lambda v: getattr(v, name), 1, 1)(lift(x))
+    def real(x: Any) -> Array:
+        return work.real_part(lift(x))
+
+    def imag(x: Any) -> Array:
+        return work.imag_part(lift(x))
+
+    def elementwise(function: Function) -> Function:
+        return lambda x: np.frompyfunc(function, 1, 1)(lift(x))
 
     def angle(x: Any, deg: bool = False) -> Any:
         scale = 180 / c.pi if deg else c.one
-        return np.frompyfunc(lambda v: c.arg(v) * scale, 1, 1)(lift(x))
+        return elementwise(lambda v: c.arg(v) * scale)(x)
 
     def is_complex(x: Any) -> bool:
-        return any(type(v) is work.complex for v in np.ravel(lift(x)).tolist())
-
-    def sinc(x: Any) -> Any:
-        return np.frompyfunc(c.sincpi, 1, 1)(lift(x))
-
-    def bessel(x: Any) -> Any:
-        return np.frompyfunc(lambda v: c.besseli(0, v), 1, 1)(lift(x))
+        return work.has_complex(lift(x))
 
     def interp(
         x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
@@ -187,9 +186,6 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
             bins[::-1] if down else bins, x, side="right" if right == down else "left"
         )
         return len(bins) - places if down else places
-
-    def fixed(x: Any) -> Any:
-        return ufunc("trunc", x)
 
     def dot(a: Any, b: Any) -> Any:
         a, b = lift(a), lift(b)
@@ -326,11 +322,12 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
         np.where: where, np.clip: clip, np.isclose: isclose,
         np.allclose: lambda *a, **k: bool(np.all(isclose(*a, **k))),
         np.array_equal: array_equal, np.nan_to_num: nan_to_num, np.round: rounded,
-        np.around: rounded, np.real: part("real"), np.imag: part("imag"), np.angle: angle,
+        np.around: rounded, np.real: real, np.imag: imag, np.angle: angle,
         np.iscomplexobj: is_complex, np.isrealobj: lambda x: not is_complex(x),
-        np.isreal: lambda x: np.asarray(part("imag")(x) == 0).astype(bool),
-        np.iscomplex: lambda x: np.asarray(part("imag")(x) != 0).astype(bool),
-        np.sinc: sinc, np.i0: bessel, np.interp: interp, np.digitize: digitize, np.fix: fixed,
+        np.isreal: lambda x: np.asarray(imag(x) == 0).astype(bool),
+        np.iscomplex: lambda x: np.asarray(imag(x) != 0).astype(bool),
+        np.sinc: elementwise(c.sincpi), np.i0: elementwise(partial(c.besseli, 0)),
+        np.interp: interp, np.digitize: digitize, np.fix: partial(ufunc, "trunc"),
         np.dot: dot, np.tensordot: tensordot, np.vdot: vdot, np.inner: inner, np.put: put,
         np.linspace: logspace_like("linspace"), np.logspace: logspace_like("logspace"),
         np.quantile: quantile(1), np.percentile: quantile(100),
@@ -359,7 +356,7 @@ def products(work: Numbers) -> dict[str, Function]:
         return product(work, a, b)
 
     def vecdot(a: Array, b: Array, axis: int = -1, **_: Any) -> Array:
-        return work.sum(np.frompyfunc(work.context.conj, 1, 1)(a) * b, axis=axis)
+        return work.sum(work.conjugate(a) * b, axis=axis)
 
     def matvec(a: Array, b: Array, **_: Any) -> Array:
         return np.asarray(product(work, a, b[..., None])[..., 0], dtype=object)

@@ -1,8 +1,7 @@
-"""JAX functions in big numbers: a trace of JAX's whose arrays hold them.
+"""JAX functions in big numbers, by a trace of JAX's.
 
-While it is JAX's current trace, every primitive that a forward binds, under `jit`, `vmap`, `grad`
-or none of them, is computed in big numbers, at the values at hand; whatever does not depend on the
-primals is left to JAX.
+While it is the current trace, every primitive that a forward binds, with or without `jit`, `vmap`
+and `grad`, is computed in big numbers; JAX computes primitives that do not depend on the primals.
 """
 
 from __future__ import annotations
@@ -18,9 +17,12 @@ from jax._src import core, dtypes
 from numpy.typing import NDArray
 
 from gradcheck.numerics.highprecision import jax_primitives
-from gradcheck.numerics.highprecision.array import BigArray, big, elementwise, raw
-from gradcheck.numerics.highprecision.numbers import numbers
-from gradcheck.numerics.highprecision.refusal import Leak, Unsupported, placed
+from gradcheck.numerics.highprecision.array import BigArray, big, by_name, raw
+from gradcheck.numerics.highprecision.numbers import (
+    leak,
+    numbers,
+    unsupported,
+)
 
 Array = NDArray[Any]
 
@@ -38,16 +40,16 @@ LOSSES: Final = {
     "pure_callback": "forward leaves JAX for code of its own",
     "reduce_precision": "forward rounds to fewer bits",
 }
-"""Primitives that lose digits, or the numbers themselves."""
+"""Primitives that lose digits, with the reason."""
 
 
 class BigTracer(core.Tracer):  # type: ignore[misc]
-    """A JAX array whose numbers are big, or integers and truth values that came of such."""
+    """A JAX array of big numbers, or of integers and booleans computed from them."""
 
     __slots__ = ("value",)
 
     def __init__(self, trace: BigTrace, aval: Any, value: Array) -> None:
-        """Hold `value`, which JAX sees as `aval`."""
+        """Hold `value`, with the shape and dtype `aval` for JAX."""
         super().__init__(trace, aval)
         self.value = value
 
@@ -57,7 +59,7 @@ class BigTracer(core.Tracer):  # type: ignore[misc]
         return isinstance(self.value, BigArray)
 
     def to_concrete_value(self) -> Any:
-        """Integers and truth values are exact, and may steer Python."""
+        """Integers and booleans are exact; Python may branch on them."""
         return None if isinstance(self.value, BigArray) else self.value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -72,7 +74,7 @@ class BigTracer(core.Tracer):  # type: ignore[misc]
         return function(*_values(args), **_values(keywords))
 
     def _lost(self, *_: Any) -> Any:
-        raise numbers().refuse(Leak(placed("forward makes a float of a number")))
+        raise leak("forward makes a float of a number")
 
     __float__ = __complex__ = item = tolist = tobytes = __dlpack__ = _lost
 
@@ -89,13 +91,13 @@ def _values(x: Any) -> Any:
 
 
 class BigTrace(core.Trace):  # type: ignore[misc]
-    """Evaluates primitives in big numbers as they are bound."""
+    """Evaluates primitives in big numbers when they are bound."""
 
     def __init__(self) -> None:
-        """Refuse whatever rounds to a dtype that is narrower than forward's own."""
+        """Refuse rounding to dtypes narrower than forward's own."""
         super().__init__()
         self.dtype = numbers().dtype64
-        self._depth = 0  # of jaxprs within jaxprs
+        self._depth = 0  # of nested jaxprs
 
     def lifted(self, value: BigArray) -> BigTracer:
         """NumPy's big numbers as JAX's.
@@ -105,9 +107,7 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         """
         if dtypes.canonicalize_dtype(self.dtype) != self.dtype:
             short = dtypes.canonicalize_dtype(self.dtype).name
-            raise numbers().refuse(
-                Leak(placed(f"JAX rounds {self.dtype} to {short} without jax_enable_x64"))
-            )
+            raise leak(f"JAX rounds {self.dtype} to {short} without jax_enable_x64")
         kinds = set(map(type, raw(value).ravel().tolist()))
         dtype = (
             np.result_type(self.dtype, np.complex64) if numbers().complex in kinds else self.dtype
@@ -121,7 +121,7 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         name = primitive.name
         if not any(isinstance(tracer, BigTracer) for tracer in tracers):
             return self._constant(primitive, tracers, params)
-        if name in jax_primitives.SAME:
+        if name in jax_primitives.IDENTITIES:
             out = list(tracers)
             return out if primitive.multiple_results else out[0]
         if name in CONTROL:
@@ -129,7 +129,7 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         if name in CALLS:
             return self.evaluated(_jaxpr_of(params), tracers)
         if name in LOSSES:
-            raise numbers().refuse(Leak(placed(f"{LOSSES[name]} ({name})")))
+            raise leak(f"{LOSSES[name]} ({name})")
         avals, _ = primitive.abstract_eval(*map(core.typeof, tracers), **params)
         several = primitive.multiple_results
         self._refuse_narrowing(name, tracers, avals if several else [avals])
@@ -165,9 +165,9 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         return [r if isinstance(r, core.Tracer) else jax.numpy.asarray(r) for r in results]
 
     def _constant(self, primitive: Any, operands: Sequence[Any], params: Any) -> Any:
-        """What does not depend on the primals: JAX's own result.
+        """JAX's own result, of operands that do not depend on the primals.
 
-        Within a jaxpr the indices and masks are computed by NumPy, sooner than JAX compiles them.
+        Indices and masks within a jaxpr are computed by NumPy, which is faster than compiling them.
         """
         name = primitive.name
         if self._depth and name in CALLS and _exact(_jaxpr_of(params)):
@@ -184,10 +184,10 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         widest = max(map(_mantissa, floats), default=0)
         for aval in avals:
             if _floating(aval) and _mantissa(aval.dtype) < min(widest, _mantissa(self.dtype)):
-                raise numbers().refuse(Leak(placed(f"forward rounds to {aval.dtype} ({name})")))
+                raise leak(f"forward rounds to {aval.dtype} ({name})")
 
     def _results(self, primitive: Any, values: list[Array], params: Any, avals: Any) -> Any:
-        """The primitive's results, of big numbers; of plain values alone they are JAX's own."""
+        """The primitive's results in big numbers; JAX's own if all values are plain."""
         name = primitive.name
         if not any(isinstance(value, BigArray) for value in values):
             if name in jax_primitives.EXACT:
@@ -195,49 +195,43 @@ class BigTrace(core.Trace):  # type: ignore[misc]
             return core.eval_trace.process_primitive(primitive, values, params)
         values = [value if value.dtype.kind in "biu" else big(value) for value in values]
         try:
-            return _rule(name)(*values, **_told(params))
+            return _rule(name)(*values, **_relevant(params))
         except NotImplementedError as why:
-            raise numbers().refuse(
-                Unsupported(placed(f"JAX's {name} {why} is not known in big numbers"))
-            ) from None
+            raise unsupported(f"JAX's {name} {why} is not known in big numbers") from None
 
     def _held(self, name: str, result: Any, aval: Any) -> BigTracer:
-        """A result as JAX sees it."""
+        """A result as an array for JAX."""
         value = big(result) if _floating(aval) else np.asarray(result).astype(aval.dtype)
         if value.shape != aval.shape:
-            raise numbers().refuse(
-                Unsupported(placed(f"JAX's {name} has another shape in big numbers"))
-            )
+            raise unsupported(f"JAX's {name} has another shape in big numbers")
         return BigTracer(self, aval, value)
 
 
 def _rule(name: str) -> Callable[..., Any]:
-    """What a primitive does to values.
+    """The function of a primitive.
 
     Raises:
-        Unsupported: it is not known.
+        Unsupported: it is not implemented.
     """
-    if name in jax_primitives.UFUNCS:
-        return getattr(np, jax_primitives.UFUNCS[name])  # type: ignore[no-any-return]
-    if name in jax_primitives.SPECIAL:
-        return partial(elementwise, jax_primitives.SPECIAL[name])
+    if name in jax_primitives.ELEMENTWISE:
+        return by_name(name)
     if name.startswith("scatter"):
         return partial(jax_primitives.scattered, name)
     rule = jax_primitives.RULES.get(name)
     if rule is None:
-        raise numbers().refuse(Unsupported(placed(f"JAX's {name} is not known in big numbers")))
+        raise unsupported(f"JAX's {name} is not known in big numbers")
     return rule
 
 
-def _told(params: Any) -> dict[str, Any]:
-    """The parameters that say what to compute."""
-    return {key: params[key] for key in params if key not in jax_primitives.ASIDE}
+def _relevant(params: Any) -> dict[str, Any]:
+    """The parameters that the values depend on."""
+    return {key: params[key] for key in params if key not in jax_primitives.IGNORED_PARAMETERS}
 
 
 def _plain(primitive: Any, values: Sequence[Array], params: Any, avals: Any) -> Any:
-    """The exact results of a primitive of plain arrays, by NumPy: JAX would compile it first."""
+    """The exact results of a primitive of plain arrays, by NumPy, without compilation."""
     with np.errstate(all="ignore"):  # integers wrap around
-        results = _rule(primitive.name)(*values, **_told(params))
+        results = _rule(primitive.name)(*values, **_relevant(params))
     if not primitive.multiple_results:
         return np.asarray(results).astype(avals.dtype)
     return [np.asarray(r).astype(a.dtype) for r, a in zip(results, avals, strict=True)]
@@ -316,19 +310,19 @@ _current: list[BigTrace] = []
 
 
 def _lifted(value: BigArray) -> Any:
-    """What JAX takes a `BigArray` for."""
+    """A `BigArray` as a JAX value."""
     if not _current:
-        raise TypeError("big numbers are no JAX values outside an evaluation")
+        raise TypeError("big numbers are not JAX values outside an evaluation")
     return _current[-1].lifted(value)
 
 
 def traced(x: Any) -> Any:
-    """A `BigArray` as JAX's own array of big numbers; anything else as it is."""
+    """A `BigArray` as JAX's array of big numbers; anything else unchanged."""
     return _lifted(x) if isinstance(x, BigArray) else x
 
 
 def held(x: Any) -> Any:
-    """The big numbers of a JAX array, of one that depends on no primal too; or `x`."""
+    """The values of any JAX array as big numbers; anything else unchanged."""
     if isinstance(x, BigTracer):
         return x.value if isinstance(x.value, BigArray) else big(x.value)
     return big(np.asarray(x)) if isinstance(x, jax.Array) else x
@@ -336,7 +330,7 @@ def held(x: Any) -> Any:
 
 @contextmanager
 def takes_big_numbers() -> Iterator[None]:
-    """Meanwhile JAX takes `BigArray`s, and computes with them in big numbers.
+    """Within the context JAX accepts `BigArray`s and computes in big numbers.
 
     Within a session of `numbers()`, whose dtype is forward's own.
     """
@@ -354,7 +348,7 @@ _known: list[bool] = []
 
 
 def _registered() -> None:
-    """Tell JAX, once, how to take a `BigArray`."""
+    """Register `BigArray` with JAX, once."""
     if not _known:
         core.pytype_aval_mappings[BigArray] = lambda x: _lifted(x).aval
         dtypes.register_canonicalize_value_handler(BigArray, _lifted)

@@ -1,7 +1,7 @@
-"""JAX's primitives in big numbers: the closed list of what a JAX function is made of.
+"""JAX's primitives in big numbers: the closed list from which every JAX function is composed.
 
-Each takes its operands' values (big numbers, or plain arrays where they are integers, truth values
-or constants) and the primitive's parameters, and gives the values of its results.
+A rule takes its operands' values (big numbers, or plain arrays of integers, booleans or constants)
+and the primitive's parameters, and returns the values of its results.
 """
 
 from __future__ import annotations
@@ -13,92 +13,41 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.numerics.highprecision.array import big
-from gradcheck.numerics.highprecision.routines import eliminated, ranked, running, substituted
-from gradcheck.numerics.highprecision.windows import convolved, padded, ungrouped, windows
+from gradcheck.numerics.highprecision.array import big, raw
+from gradcheck.numerics.highprecision.linear import linear
+from gradcheck.numerics.highprecision.routines import (
+    convolution,
+    padded,
+    ranked,
+    running,
+    windows,
+)
 
 Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
 
-UFUNCS: Final = {
-    "abs": "absolute",
-    "acos": "arccos",
-    "acosh": "arccosh",
-    "add": "add",
-    "add_any": "add",
-    "asin": "arcsin",
-    "asinh": "arcsinh",
-    "atan": "arctan",
-    "atan2": "arctan2",
-    "atanh": "arctanh",
-    "cbrt": "cbrt",
-    "ceil": "ceil",
-    "conj": "conjugate",
-    "cos": "cos",
-    "cosh": "cosh",
-    "div": "divide",
-    "eq": "equal",
-    "eq_to": "equal",
-    "exp": "exp",
-    "exp2": "exp2",
-    "expm1": "expm1",
-    "floor": "floor",
-    "ge": "greater_equal",
-    "gt": "greater",
-    "is_finite": "isfinite",
-    "le": "less_equal",
-    "le_to": "less_equal",
-    "log": "log",
-    "log1p": "log1p",
-    "lt": "less",
-    "lt_to": "less",
-    "max": "maximum",
-    "min": "minimum",
-    "mul": "multiply",
-    "ne": "not_equal",
-    "neg": "negative",
-    "pow": "power",
-    "rem": "fmod",
-    "sign": "sign",
-    "sin": "sin",
-    "sinh": "sinh",
-    "sqrt": "sqrt",
-    "square": "square",
-    "sub": "subtract",
-    "tan": "tan",
-    "tanh": "tanh",
-}
-"""Primitives that are a ufunc of NumPy's by another name."""
+ELEMENTWISE: Final = frozenset({
+    "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh",
+    "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "conj", "cos", "cosh", "digamma", "div", "eq",
+    "eq_to", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "igamma",
+    "igammac", "is_finite", "le", "le_to", "lgamma", "log", "log1p", "logistic", "lt", "lt_to",
+    "max", "min", "mul", "ne", "neg", "polygamma", "pow", "regularized_incomplete_beta", "rem",
+    "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "zeta",
+})  # fmt: skip
+"""Primitives that are a function of NumPy or scipy.special, elementwise."""
 
-SPECIAL: Final = {
-    "bessel_i0e": "i0e",
-    "bessel_i1e": "i1e",
-    "digamma": "psi",
-    "erf": "erf",
-    "erf_inv": "erfinv",
-    "erfc": "erfc",
-    "igamma": "gammainc",
-    "igammac": "gammaincc",
-    "lgamma": "gammaln",
-    "logistic": "expit",
-    "polygamma": "polygamma",
-    "regularized_incomplete_beta": "betainc",
-    "zeta": "zeta",
-}
-"""Primitives that are a function of scipy.special's."""
-
-ASIDE: Final = frozenset({
+IGNORED_PARAMETERS: Final = frozenset({
     "accuracy", "algorithm", "indices_are_sorted", "is_stable", "out_dtype", "out_sharding",
     "precision", "preferred_element_type", "sharding", "sort_eigenvalues", "subset_by_index",
     "symmetrize_input", "unique_indices", "use_magma", "weak_type",
 })  # fmt: skip
-"""Parameters that say how to compute, not what."""
+"""Parameters that choose an algorithm or a layout and leave the values as they are."""
 
-SAME: Final = frozenset({
+IDENTITIES: Final = frozenset({
     "copy", "copy_p", "device_put", "name", "optimization_barrier", "pvary", "pcast",
     "reduced_vary_cast_p", "sharding_constraint", "stop_gradient", "layout_constraint", "tie",
 })  # fmt: skip
-"""Primitives that hand their operands on."""
+"""Primitives that return their operands."""
 
 EXACT: Final = frozenset({
     "abs", "add", "and", "broadcast_in_dim", "ceil", "clamp", "concatenate",
@@ -107,7 +56,7 @@ EXACT: Final = frozenset({
     "not", "or", "pad", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reshape",
     "rev", "select_n", "sign", "slice", "split", "squeeze", "sub", "transpose",
 })  # fmt: skip
-"""Primitives of which NumPy's results are JAX's to the last bit, in whatever dtype."""
+"""Primitives with equal results in NumPy and JAX, bit by bit, in any dtype."""
 
 
 def _reduced(function: Callable[..., Any]) -> Rule:
@@ -119,7 +68,7 @@ def _iota(*, dtype: Any, shape: tuple[int, ...], dimension: int) -> Array:
     return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(along), shape)
 
 
-def gathered(
+def _gathered(
     x: Array,
     indices: Array,
     *,
@@ -129,19 +78,19 @@ def gathered(
     fill_value: Any,
 ) -> Array:
     """The slices of `x` that begin at `indices`; beyond its ends `fill_value`, or the last ones."""
-    at = places(x.shape, indices, dimension_numbers, slice_sizes, fills(mode))
+    at = _places(x.shape, indices, dimension_numbers, slice_sizes, _fills(mode))
     out = x.reshape(-1)[np.maximum(at, 0)]
     if not (at < 0).any():
         return out
     return np.where(at < 0, np.nan if fill_value is None else fill_value, out)
 
 
-def fills(mode: Any) -> bool:
-    """Whether a gather or scatter of this mode leaves out what lies beyond the ends."""
+def _fills(mode: Any) -> bool:
+    """Whether a gather or scatter of this mode leaves out elements beyond the ends."""
     return bool(mode is not None and mode.name == "FILL_OR_DROP")
 
 
-def places(
+def _places(
     shape: Sequence[int], indices: Array, numbers: Any, sizes: Sequence[int], leaves: bool
 ) -> Array:
     """Where in an array of `shape`, end to end, the elements are that a gather takes.
@@ -186,7 +135,7 @@ def scattered(
     mode: Any,
     **_: Any,
 ) -> Array:
-    """`x` with `updates` put in, added or otherwise taken up where the `indices` say."""
+    """`x` with `updates` put in, added or otherwise combined at the `indices`."""
     numbers = dimension_numbers
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     sizes = iter(updates.shape[axis] for axis in numbers.update_window_dims)
@@ -198,7 +147,7 @@ def scattered(
         start_indices_batching_dims=numbers.scatter_indices_batching_dims,
     )
     window = [1 if axis in gone else next(sizes) for axis in range(x.ndim)]
-    at = places(x.shape, indices, mirrored, window, fills(mode))
+    at = _places(x.shape, indices, mirrored, window, _fills(mode))
     out, step = x.reshape(-1).copy(), _SCATTERED[name.replace("_", "-")]
     for place, update in zip(at.reshape(-1).tolist(), updates.reshape(-1), strict=True):
         if place >= 0:
@@ -239,18 +188,6 @@ def _cumulative(function: Callable[..., Any]) -> Rule:
         return np.flip(out, axis) if reverse else out
 
     return cumulative
-
-
-def _integer_pow(x: Array, *, y: int) -> Array:
-    if y < 0:
-        return 1 / _integer_pow(x, y=-y)
-    out, square = None, x
-    while y:
-        if y & 1:
-            out = square if out is None else out * square
-        y >>= 1
-        square = square * square if y else square
-    return np.ones_like(x) if out is None else out
 
 
 def _clamp(low: Any, x: Array, high: Any) -> Array:
@@ -320,11 +257,15 @@ def _convolution(
 ) -> Array:
     if batch_group_count != 1:
         raise NotImplementedError("batch groups")
-    x = x.transpose(dimension_numbers.lhs_spec)
-    w = w.transpose(dimension_numbers.rhs_spec)
-    x = padded(x, [(0, 0), (0, 0), *padding], big(0.0)[()], (1, 1, *lhs_dilation))
-    rows, columns, seen = convolved(x, w, window_strides, rhs_dilation, feature_group_count)
-    out = ungrouped(np.matmul(big(rows), big(columns)), seen)
+    out = convolution(
+        x.transpose(dimension_numbers.lhs_spec),
+        w.transpose(dimension_numbers.rhs_spec),
+        strides=window_strides,
+        pads=padding,
+        x_dilation=lhs_dilation,
+        w_dilation=rhs_dilation,
+        groups=feature_group_count,
+    )
     return out.transpose(np.argsort(dimension_numbers.out_spec))
 
 
@@ -379,12 +320,7 @@ def _triangular_solve(
     a = np.conjugate(a) if conjugate_a else a
     if transpose_a:
         a, lower = np.swapaxes(a, -1, -2), not lower
-    if left_side:
-        return substituted(a, b, lower=lower, unit=unit_diagonal)
-    turned = substituted(
-        np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2), lower=not lower, unit=unit_diagonal
-    )
-    return np.swapaxes(turned, -1, -2)
+    return linear().triangular(raw(a), raw(b), lower=lower, unit=unit_diagonal, left=left_side)
 
 
 def _eigh(a: Array, *, lower: bool) -> list[Array]:
@@ -411,23 +347,18 @@ def _fft(x: Array, *, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
     return transforms[int(fft_type)](x, tuple(fft_lengths), axes)
 
 
-def _log_sum(a: Any, b: Any) -> Any:
-    top = np.maximum(a, b)
-    return top + np.log(np.exp(a - top) + np.exp(b - top))
-
-
 RULES: Final[Mapping[str, Rule]] = {
     "and": np.bitwise_and,
     "argmax": _first(np.argmax),
     "argmin": _first(np.argmin),
     "broadcast_in_dim": _broadcast,
-    "cholesky": np.linalg.cholesky,  # of the lower triangle
+    "cholesky": np.linalg.cholesky,  # reads the lower triangle
     "clamp": _clamp,
     "complex": lambda re, im: re + 1j * im,
     "concatenate": lambda *xs, dimension: np.concatenate(xs, axis=dimension),
     "conv_general_dilated": _convolution,
     "convert_element_type": _to,
-    "cumlogsumexp": _cumulative(running(_log_sum)),
+    "cumlogsumexp": _cumulative(running(np.logaddexp)),
     "cummax": _cumulative(running(np.maximum)),
     "cummin": _cumulative(running(np.minimum)),
     "cumprod": _cumulative(running(np.multiply)),
@@ -438,11 +369,11 @@ RULES: Final[Mapping[str, Rule]] = {
     "eigh": _eigh,
     "expand_dims": lambda x, *, dimensions: np.expand_dims(x, tuple(dimensions)),
     "fft": _fft,
-    "gather": gathered,
+    "gather": _gathered,
     "imag": np.imag,
-    "integer_pow": _integer_pow,
+    "integer_pow": lambda x, *, y: np.power(x, y),
     "iota": _iota,
-    "lu": eliminated,
+    "lu": lambda x: linear().lu(raw(x)),
     "not": np.invert,
     "or": np.bitwise_or,
     "pad": _pad,
@@ -484,4 +415,4 @@ _SCATTERED: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "scatter-mul": lambda old, update: old * update,
     "scatter-sub": lambda old, update: old - update,
 }
-"""What each scatter makes of an old element and its update."""
+"""How each scatter combines an old element and its update."""

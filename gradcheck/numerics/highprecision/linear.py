@@ -1,21 +1,22 @@
-"""numpy.linalg on object arrays of big numbers: one matrix at a time, stacks by a loop."""
+"""Linear algebra on object arrays of big numbers: numpy.linalg, and what SciPy and others add.
+
+LU and triangular systems are written here; eigenvalues, singular values and functions of matrices
+are mpmath's, one matrix at a time, with signs and order as LAPACK chooses them in float64.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.highprecision.numbers import Numbers
-from gradcheck.numerics.highprecision.refusal import Unsupported
+from gradcheck.numerics.highprecision.numbers import Numbers, Unsupported, numbers
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
-
-SWEEPS = 60
-"""Sweeps of Jacobi's rotations: each doubles the digits once the first few have begun."""
 
 
 class Linear:
@@ -27,7 +28,7 @@ class Linear:
         self._c = work.context
 
     def table(self) -> dict[Any, Function]:
-        """Function of numpy.linalg → ours."""
+        """Functions of numpy.linalg and their implementations here."""
         la = np.linalg
         return {
             la.inv: self.inv, la.solve: self.solve, la.det: self.det, la.slogdet: self.slogdet,
@@ -43,45 +44,77 @@ class Linear:
 
     # ── elimination ──────────────────────────────────────────────────────────────────────────
 
-    def _eliminated(self, a: list[list[Any]], b: list[list[Any]]) -> tuple[Any, int]:
-        """Gauss with pivots, in place: `a` upper triangular; the pivots' product and sign."""
-        n, sign = len(a), 1
-        det = self._c.one
-        self._work.spend(n * n * (n + (len(b[0]) if b else 0)) // 3)
-        for k in range(n):
-            p = max(range(k, n), key=lambda i: abs(a[i][k]))
-            if a[p][k] == 0:
-                return self._c.zero, sign
-            if p != k:
-                a[p], a[k] = a[k], a[p]
-                b[p], b[k] = b[k], b[p]
-                sign = -sign
-            pivot = a[k][k]
-            det = det * pivot
-            for i in range(k + 1, n):
-                if a[i][k] == 0:
-                    continue
-                f = a[i][k] / pivot
-                row, top = a[i], a[k]
-                for j in range(k + 1, n):
-                    row[j] = row[j] - f * top[j]
-                row[k] = self._c.zero
-                b[i] = [u - f * v for u, v in zip(b[i], b[k], strict=True)]
-        return det * sign, sign
+    def lu(self, a: Any) -> tuple[Array, NDArray[np.int32], NDArray[np.int32]]:
+        """LU with partial pivoting, as LAPACK stores it.
+
+        Returns:
+            Both factors in one array; the row that each row was swapped with; the order of rows.
+        """
+        out = self._work.lifted(a).copy()
+        m, n = out.shape[-2:]
+        k = min(m, n)
+        pivots = np.empty((*out.shape[:-2], k), dtype=np.int32)
+        order = np.broadcast_to(np.arange(m, dtype=np.int32), out.shape[:-1]).copy()
+        for at in np.ndindex(out.shape[:-2]):
+            self._work.spend(m * n * k // 3)
+            rows, places = out[at], order[at]
+            for j in range(k):
+                sizes = [abs(v) for v in rows[j:, j].tolist()]
+                best = j + max(range(len(sizes)), key=sizes.__getitem__)
+                pivots[(*at, j)] = best
+                rows[[j, best]], places[[j, best]] = rows[[best, j]], places[[best, j]]
+                if rows[j, j] != 0:
+                    rows[j + 1 :, j] = rows[j + 1 :, j] / rows[j, j]
+                    rows[j + 1 :, j + 1 :] -= rows[j + 1 :, j, None] * rows[None, j, j + 1 :]
+        return out, pivots, order
+
+    def unpacked_lu(self, a: Any) -> tuple[Array, Array, Array]:
+        """P, L and U with a = P L U."""
+        a = self._work.lifted(a)
+        factors, _, order = self.lu(a)
+        m, n = a.shape[-2:]
+        k = min(m, n)
+        lower = np.tril(factors[..., :k], -1) + self._work.lifted(np.eye(m, k))
+        permutation = np.swapaxes(np.eye(m)[order], -1, -2)
+        return self._work.lifted(permutation), lower, np.triu(factors[..., :k, :])
+
+    def triangular(
+        self, a: Any, b: Any, *, lower: bool, unit: bool = False, left: bool = True
+    ) -> Array:
+        """Solve a x = b, or x a = b unless `left`, for stacks of triangular `a`.
+
+        Args:
+            a: [..., n, n]; only one triangle is read.
+            b: [..., n, k]; [..., k, n] unless `left`.
+            lower: which triangle.
+            unit: whether ones stand for the diagonal.
+            left: on which side of x `a` stands.
+
+        Raises:
+            LinAlgError: a diagonal element is 0.
+        """
+        a, b = self._work.lifted(a), self._work.lifted(b)
+        if not left:
+            turned = (np.swapaxes(x, -1, -2) for x in (a, b))
+            return np.swapaxes(self.triangular(*turned, lower=not lower, unit=unit), -1, -2)
+        n = a.shape[-1]
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.broadcast_to(b, (*lead, *b.shape[-2:])).copy()
+        if not unit and any(v == 0 for v in np.diagonal(a, 0, -2, -1).ravel().tolist()):
+            raise np.linalg.LinAlgError("Singular matrix")
+        for i in range(n) if lower else reversed(range(n)):
+            known = slice(0, i) if lower else slice(i + 1, n)
+            if i != (0 if lower else n - 1):
+                row = a[..., i : i + 1, known]
+                out[..., i, :] = out[..., i, :] - self._matmul(row, out[..., known, :])[..., 0, :]
+            if not unit:
+                out[..., i, :] = out[..., i, :] / a[..., i, i, None]
+        return out
 
     def _solved(self, a: Array, b: Array) -> Array:
-        rows, right = a.tolist(), b.tolist()
-        det, _ = self._eliminated(rows, right)
-        if det == 0:
-            raise np.linalg.LinAlgError("Singular matrix")
-        n = len(rows)
-        for i in range(n - 1, -1, -1):
-            total = right[i]
-            for j in range(i + 1, n):
-                f = rows[i][j]
-                total = [u - f * v for u, v in zip(total, right[j], strict=True)]
-            right[i] = [u / rows[i][i] for u in total]
-        return _grid(right, b.shape)
+        factors, _, order = self.lu(a)
+        half = self.triangular(factors, b[order], lower=True, unit=True)
+        return self.triangular(factors, half, lower=False)
 
     def solve(self, a: Any, b: Any) -> Array:
         a, b = self._work.lifted(a), self._work.lifted(b)
@@ -97,13 +130,10 @@ class Linear:
         return self.solve(a, self._eye(a.shape[-1]))
 
     def det(self, a: Any) -> Array:
-        a = self._work.lifted(a)
-
-        def one(m: Array) -> Any:
-            rows = m.tolist()
-            return self._eliminated(rows, [[] for _ in rows])[0]
-
-        return self._numbers(one, a)
+        factors, pivots, _ = self.lu(a)
+        swaps = np.sum(pivots != np.arange(pivots.shape[-1]), axis=-1)
+        product = np.prod(np.diagonal(factors, 0, -2, -1), axis=-1)
+        return self._work.lifted(np.where(swaps % 2, -product, product))
 
     def slogdet(self, a: Any) -> Any:
         det = self.det(a)
@@ -116,86 +146,67 @@ class Linear:
 
     def cholesky(self, a: Any, *, upper: bool = False) -> Array:
         a = self._work.lifted(a)
-        if upper:
-            a = self._adjoint(a)
+        lower = self._stacked(self._root, (self.adjoint(a) if upper else a,), a.shape)
+        return self.adjoint(lower) if upper else lower
 
-        def one(m: Array) -> Array:
-            n = len(m)
-            out = np.full((n, n), self._c.zero, dtype=object)
-            self._work.spend(n * n * n // 6 + n)
-            for i in range(n):
-                for j in range(i + 1):
-                    s = m[i, j]
-                    for k in range(j):
-                        s = s - out[i, k] * self._c.conj(out[j, k])
-                    if i == j:
-                        s = s.real
-                        if not s > 0:
-                            raise np.linalg.LinAlgError("Matrix is not positive definite")
-                        out[i, i] = self._c.sqrt(s)
-                    else:
-                        out[i, j] = s / out[j, j]
-            return out
-
-        lower = self._stacked(one, (a,), a.shape)
-        return self._adjoint(lower) if upper else lower
+    def _root(self, m: Array) -> Array:
+        n = len(m)
+        out = np.full((n, n), self._c.zero, dtype=object)
+        self._work.spend(n * n * n // 6 + n)
+        for j in range(n):
+            square = (m[j, j] - sum((abs(v) ** 2 for v in out[j, :j]), self._c.zero)).real
+            if not square > 0:
+                raise np.linalg.LinAlgError("Matrix is not positive definite")
+            out[j, j] = self._c.sqrt(square)
+            rest = out[j + 1 :, :j] @ self._work.conjugate(out[j, :j]) if j else self._c.zero
+            out[j + 1 :, j] = (m[j + 1 :, j] - rest) / out[j, j]
+        return out
 
     # ── eigenvalues ──────────────────────────────────────────────────────────────────────────
 
-    def _rotated(self, m: Array) -> tuple[list[Any], Array]:
-        """Jacobi: eigenvalues and vectors (columns) of one Hermitian matrix, ascending."""
+    def _hermitian(self, m: Array) -> tuple[list[Any], Array]:
+        """Eigenvalues, ascending, and vectors (columns) of one Hermitian matrix."""
         c, n = self._c, len(m)
         self._work.spend(8 * n * n * n + n)
-        complex_ = any(type(v) is self._work.complex for v in m.ravel().tolist())
-        values, vectors = (c.eighe if complex_ else c.eigsy)(c.matrix(m.tolist()))
-        return (
-            [values[i].real for i in range(n)],
-            _grid([[vectors[i, j] for j in range(n)] for i in range(n)], (n, n)),
-        )
+        values, vectors = (c.eighe if self._work.has_complex(m) else c.eigsy)(c.matrix(m.tolist()))
+        return [values[i].real for i in range(n)], _grid(vectors, n, n)
 
     def eigh(self, a: Any, UPLO: str = "L") -> Any:  # noqa: N803  NumPy's name
-        a = self._symmetric(self._work.lifted(a), UPLO)
+        a = self.symmetric(self._work.lifted(a), UPLO)
         values = np.empty(a.shape[:-1], dtype=object)
         vectors = np.empty(a.shape, dtype=object)
         for at in np.ndindex(a.shape[:-2]):
-            found, columns = self._rotated(a[at])
+            found, columns = self._hermitian(a[at])
             values[at] = found
             vectors[at] = self._oriented(columns, a[at], UPLO)
         return _named("eigh", values, vectors)
 
     def eigvalsh(self, a: Any, UPLO: str = "L") -> Array:  # noqa: N803  NumPy's name
-        a = self._symmetric(self._work.lifted(a), UPLO)
+        a = self.symmetric(self._work.lifted(a), UPLO)
         values = np.empty(a.shape[:-1], dtype=object)
         for at in np.ndindex(a.shape[:-2]):
-            values[at] = self._rotated(a[at])[0]
+            values[at] = self._hermitian(a[at])[0]
         return values
 
-    def _symmetric(self, a: Array, uplo: str) -> Array:
+    def symmetric(self, a: Array, uplo: str) -> Array:
         """The matrix that NumPy reads from one triangle."""
         if uplo.upper() == "U":
-            a = self._adjoint(a)
+            a = self.adjoint(a)
         lower = np.tril(np.ones(a.shape[-2:], dtype=bool))
-        return np.where(lower, a, self._adjoint(a))
+        return np.where(lower, a, self.adjoint(a))
 
     def _oriented(self, columns: Array, m: Array, uplo: str) -> Array:
         """Columns with the signs that NumPy gives them in float64."""
-        floats = np.linalg.eigh(self._rounded(m), "U" if uplo.upper() == "U" else "L")[1]
+        floats = np.linalg.eigh(self._work.rounded(m), "U" if uplo.upper() == "U" else "L")[1]
         return np.asarray(columns * self._signs(columns, floats), dtype=object)
 
     def _signs(self, columns: Array, floats: Array) -> Array:
-        rounded = self._rounded(columns)
+        rounded = self._work.rounded(columns)
         overlap = np.sum(np.conj(rounded) * floats, axis=-2)
         if np.iscomplexobj(overlap) and np.any(overlap.imag):
             raise Unsupported("the phases of complex vectors are a matter of convention")
         signs = np.where(np.real(overlap) < 0, -self._c.one, self._c.one)
         return np.asarray(signs, dtype=object)
-
-    def _rounded(self, m: Array) -> Array:
-        if any(type(v) is self._work.complex for v in m.ravel().tolist()):
-            parts = [np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(m) for p in ("real", "imag")]
-            real, imag = (self._work.floats(p) for p in parts)
-            return real + 1j * imag
-        return self._work.floats(m)
 
     def eig(self, a: Any) -> Any:
         a = self._work.lifted(a)
@@ -209,13 +220,13 @@ class Linear:
         c, n = self._c, len(m)
         self._work.spend(20 * n * n * n + n)
         found, columns = c.eig(c.matrix(m.tolist()))
-        floats, directions = np.linalg.eig(self._rounded(m))
+        floats, directions = np.linalg.eig(self._work.rounded(m))
         order, left = [], list(range(n))
         for value in floats.tolist():
             near = min(left, key=lambda i: abs(found[i] - value))
             order.append(near)
             left.remove(near)
-        grid = _grid([[columns[i, j] for j in order] for i in range(n)], (n, n))
+        grid = _grid(columns, n, n)[:, order]
         values = [c.mpc(found[i]) for i in order]
         if not np.iscomplexobj(floats):
             values = [v.real for v in values]
@@ -254,9 +265,8 @@ class Linear:
             u, s, vh = c.svd(c.matrix(a[at].tolist()))
             values[at] = [s[i].real for i in range(k)]
             if compute_uv:
-                u = _grid([[u[i, j] for j in range(k)] for i in range(m)], (m, k))
-                vh = _grid([[vh[i, j] for j in range(n)] for i in range(k)], (k, n))
-                float_u = np.linalg.svd(self._rounded(a[at]), full_matrices=False)[0]
+                u, vh = _grid(u, m, k), _grid(vh, k, n)
+                float_u = np.linalg.svd(self._work.rounded(a[at]), full_matrices=False)[0]
                 signs = self._signs(u, float_u)
                 left[at], right[at] = u * signs, vh * signs[:, None]
         return _named("svd", left, values, right) if compute_uv else values
@@ -287,8 +297,8 @@ class Linear:
                 for i in range(j):
                     v = v - q[:, i] * self._inner(q[:, i], v)
             q[:, j] = v / c.sqrt(self._inner(v, v).real)
-        q = q * self._signs(q, np.linalg.qr(self._rounded(m))[0])
-        r = self._work.matmul(self._adjoint(q), m)
+        q = q * self._signs(q, np.linalg.qr(self._work.rounded(m))[0])
+        r = self._work.matmul(self.adjoint(q), m)
         return q, np.where(np.tri(k, n, -1, dtype=bool), c.zero, r)
 
     def _inner(self, x: Array, y: Array) -> Any:
@@ -298,52 +308,38 @@ class Linear:
 
     def norm(self, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
         x = self._work.lifted(x)
-        if axis is None:
-            if ord is None or (ord in ("f", "fro") and x.ndim == 2) or (ord == 2 and x.ndim == 1):
-                out = self._c.sqrt(sum((abs(v) ** 2 for v in x.ravel().tolist()), self._c.zero))
-                shape = (1,) * x.ndim if keepdims else ()
-                return np.full(shape, out, dtype=object)
-            axis = tuple(range(x.ndim))
-        axes = tuple(a % x.ndim for a in np.atleast_1d(axis).tolist())
-        self._work.spend(2 * x.size)
-        if len(axes) == 1:
-            return self._vector(x, ord, axes[0], keepdims)
+        axes = tuple(range(x.ndim)) if axis is None else tuple(np.atleast_1d(axis).tolist())
+        flat = ord is None or (ord in ("f", "fro") and x.ndim == 2) or (ord == 2 and x.ndim == 1)
+        if len(axes) == 1 or (axis is None and flat):
+            return self._vector(x, None if len(axes) != 1 else ord, axes, keepdims)
         if len(axes) == 2:
-            return self._matrix(x, ord, axes, keepdims)
+            return self._matrix(x, ord, tuple(a % x.ndim for a in axes), keepdims)
         raise ValueError("Improper number of dimensions to norm.")
 
     def vector_norm(
         self, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
     ) -> Any:
         x = self._work.lifted(x)
-        if axis is None:
-            out = self._vector(x.ravel(), ord, 0, False)
-            return np.asarray(out, dtype=object).reshape((1,) * x.ndim) if keepdims else out
-        return self._vector(x, ord, int(axis) % x.ndim, keepdims)
+        return self._vector(x, ord, tuple(range(x.ndim)) if axis is None else axis, keepdims)
 
     def matrix_norm(self, x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
         return self.norm(x, ord, (-2, -1), keepdims)
 
-    def _vector(self, x: Array, ord_: Any, axis: int, keepdims: bool) -> Array:
-        c = self._c
-        rows = np.moveaxis(x, axis, -1)
-        out = np.empty(rows.shape[:-1], dtype=object)
-        for at in np.ndindex(out.shape):
-            sizes = [abs(v) for v in rows[at]]
-            if ord_ is None or ord_ == 2:
-                out[at] = c.sqrt(sum((v * v for v in sizes), c.zero))
-            elif ord_ == np.inf:
-                out[at] = max(sizes)
-            elif ord_ == -np.inf:
-                out[at] = min(sizes)
-            elif ord_ == 0:
-                out[at] = c.mpf(sum(v != 0 for v in sizes))
-            elif ord_ == 1:
-                out[at] = sum(sizes, c.zero)
-            else:
-                p = self._work.number(ord_)
-                out[at] = sum((v**p for v in sizes), c.zero) ** (1 / p)
-        return np.expand_dims(out, axis) if keepdims else out
+    def _vector(self, x: Array, ord_: Any, axes: Any, keepdims: bool) -> Array:
+        work, how = self._work, {"axis": axes, "keepdims": keepdims}
+        work.spend(2 * x.size)
+        sizes = np.asarray(np.abs(x), dtype=object)
+        if ord_ in (np.inf, -np.inf):
+            return np.asarray((np.max if ord_ > 0 else np.min)(sizes, **how), dtype=object)
+        if ord_ == 0:
+            return work.lifted(np.sum(sizes != 0, **how))
+        if ord_ == 1:
+            return work.sum(sizes, **how)
+        if ord_ in (None, 2):
+            return np.asarray(np.frompyfunc(self._c.sqrt, 1, 1)(work.sum(sizes * sizes, **how)))
+        p = work.number(ord_)
+        power = np.frompyfunc(self._c.power, 2, 1)
+        return np.asarray(power(work.sum(power(sizes, p), **how), 1 / p), dtype=object)
 
     def _matrix(self, x: Array, ord_: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
         rows = np.moveaxis(x, axes, (-2, -1))
@@ -351,7 +347,7 @@ class Linear:
         for at in np.ndindex(out.shape):
             m = rows[at]
             if ord_ in (None, "f", "fro"):
-                out[at] = self._c.sqrt(sum((abs(v) ** 2 for v in m.ravel().tolist()), self._c.zero))
+                out[at] = self._vector(m, 2, (0, 1), False)[()]
                 continue
             if ord_ in (1, -1, np.inf, -np.inf):
                 sums = np.sum(np.abs(m), axis=0 if abs(ord_) == 1 else 1).tolist()
@@ -369,7 +365,7 @@ class Linear:
     def pinv(self, a: Any, rcond: Any = None, hermitian: bool = False, **_: Any) -> Array:
         a = self._work.lifted(a)
         m, n = a.shape[-2:]
-        flipped = self._adjoint(a)
+        flipped = self.adjoint(a)
         if m >= n:
             return self.solve(self._work.matmul(flipped, a), flipped)
         return self._work.matmul(flipped, self.inv(self._work.matmul(a, flipped)))
@@ -393,7 +389,7 @@ class Linear:
         return self.norm(x, p, (-2, -1)) * self.norm(self.inv(x), p, (-2, -1))
 
     def matrix_rank(self, a: Any, *args: Any, **keywords: Any) -> Any:
-        return np.linalg.matrix_rank(self._rounded(self._work.lifted(a)), *args, **keywords)
+        return np.linalg.matrix_rank(self._work.rounded(self._work.lifted(a)), *args, **keywords)
 
     def polyfit(self, x: Any, y: Any, deg: int) -> Any:
         x, y = self._work.lifted(x), self._work.lifted(y)
@@ -425,6 +421,32 @@ class Linear:
         side = int(np.prod(a.shape[:ind]))
         return self.inv(a.reshape(side, -1)).reshape(a.shape[ind:] + a.shape[:ind])
 
+    def expm(self, a: Any) -> Array:
+        """The exponential of stacked matrices."""
+        return self._of_matrices(self._c.expm, a)
+
+    def sqrtm(self, a: Any) -> Array:
+        """The principal square root of stacked matrices."""
+        return self._of_matrices(self._c.sqrtm, a)
+
+    def logm(self, a: Any) -> Array:
+        """The principal logarithm of stacked matrices."""
+        return self._of_matrices(self._c.logm, a)
+
+    def _of_matrices(self, function: Function, a: Any) -> Array:
+        a = self._work.lifted(a)
+        n = a.shape[-1]
+
+        def one(m: Array) -> Array:
+            self._work.spend(6 * n * n * n + 40 * n * n)
+            try:
+                return _grid(function(self._c.matrix(m.tolist())), n, n)
+            except (ZeroDivisionError, self._c.NoConvergence):
+                name = function.__name__
+                raise Unsupported(f"{name} of this matrix is not known in big numbers") from None
+
+        return self._stacked(one, (a,), a.shape)
+
     def _matmul(self, x: Any, y: Any) -> Array:
         x, y = self._work.lifted(x), self._work.lifted(y)
         self._work.spend(x.size * y.shape[-1] // 8)
@@ -435,11 +457,10 @@ class Linear:
     def _eye(self, n: int) -> Array:
         return self._work.lifted(np.eye(n))
 
-    def _adjoint(self, a: Array) -> Array:
+    def adjoint(self, a: Array) -> Array:
+        """The conjugate transpose of stacked matrices."""
         turned = np.swapaxes(a, -1, -2)
-        if any(type(v) is self._work.complex for v in a.ravel().tolist()):
-            return np.asarray(np.frompyfunc(self._c.conj, 1, 1)(turned), dtype=object)
-        return turned
+        return self._work.conjugate(turned) if self._work.has_complex(a) else turned
 
     def _stacked(self, one: Function, parts: tuple[Array, ...], shape: tuple[int, ...]) -> Array:
         out = np.empty(shape, dtype=object)
@@ -447,24 +468,25 @@ class Linear:
             out[at] = one(*(p[at] for p in parts))
         return out
 
-    def _numbers(self, one: Function, a: Array) -> Array:
-        out = np.empty(a.shape[:-2], dtype=object)
-        for at in np.ndindex(out.shape):
-            out[at] = one(a[at])
-        return out
-
 
 def _trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return np.trace(x, offset, -2, -1)
 
 
-def _grid(rows: list[list[Any]], shape: tuple[int, ...]) -> Array:
-    out = np.empty(shape, dtype=object)
-    for i, row in enumerate(rows):
-        out[i] = row
+def _grid(matrix: Any, rows: int, columns: int) -> Array:
+    """A matrix of mpmath's as an object array."""
+    out = np.empty((rows, columns), dtype=object)
+    for i, j in np.ndindex(out.shape):
+        out[i, j] = matrix[i, j]
     return out
 
 
+@cache
+def linear() -> Linear:
+    """Linear algebra in the numbers of this process."""
+    return Linear(numbers())
+
+
 def _named(name: str, *parts: Any) -> Any:
-    """The named tuple that numpy.linalg gives, of our arrays."""
+    """The named tuple that numpy.linalg returns."""
     return type(getattr(np.linalg, name)(np.eye(1)))(*parts)

@@ -1,9 +1,9 @@
-"""A forward's own text with names that know big numbers: buffers, conversions, `math`, SciPy.
+"""A copy of a forward's code whose names support big numbers: buffers, `math`, SciPy.
 
 NumPy's protocols do not see `np.zeros(n)`, `np.asarray(x, dtype=float)`, `float(x)`, `math.exp(x)`
-or a function of SciPy. So forward is copied: the same code, but in the copy's globals `np`, `math`,
-`float` and the like are stand-ins that hand big numbers to us and everything else to the original.
-Nothing is changed in place, neither modules nor the user's functions, objects and their state.
+or a function of SciPy. So forward is copied: equal code, but in the copy's globals `np`, `math`,
+`float` and others are stand-ins that treat big numbers here and pass anything else to the original.
+Modules, the user's functions, objects and their state remain unchanged.
 """
 
 from __future__ import annotations
@@ -18,39 +18,43 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.numerics.highprecision import scipy
-from gradcheck.numerics.highprecision.array import BigArray, FloatDtype, big, cast, wrapped
+from gradcheck.numerics.highprecision.array import (
+    BigArray,
+    FloatDtype,
+    big,
+    by_name,
+    cast,
+    wrapped,
+)
 from gradcheck.numerics.highprecision.numbers import numbers
 
 LIBRARIES: Final = frozenset(
     {"numpy", "scipy", "mpmath", "torch", "jax", "gradcheck", *sys.stdlib_module_names}
     - {"__main__"}
 )
-"""Packages whose own text is left as it is."""
+"""Packages whose functions are not copied."""
 
-MATH: Final = {
-    "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
-    "atan2": "arctan2", "atanh": "arctanh", "cbrt": "cbrt", "ceil": "ceil", "copysign": "copysign",
-    "cos": "cos", "cosh": "cosh", "degrees": "degrees", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "fabs": "fabs", "floor": "floor", "fmod": "fmod", "hypot": "hypot",
-    "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan", "log10": "log10",
-    "log1p": "log1p", "log2": "log2", "pow": "power", "radians": "radians", "sin": "sin",
-    "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
-}  # fmt: skip
-"""Functions of `math`, and the ufuncs that do the same."""
+MATH: Final = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos",
+    "cosh", "degrees", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "gamma",
+    "hypot", "isfinite", "isinf", "isnan", "lgamma", "log10", "log1p", "log2", "pow", "radians",
+    "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
+"""Functions of `math` that NumPy or scipy.special have too."""
 
 
 class Rebound:
-    """Copies of functions and objects, each made once."""
+    """Makes copies of functions and objects, each once."""
 
     def __init__(self) -> None:
-        """Begin without any."""
-        self._copies: dict[int, tuple[Any, Any]] = {}  # the original is held: its id stays its own
+        """Register the stand-ins."""
+        self._copies: dict[int, tuple[Any, Any]] = {}  # keeping the original keeps its id unique
         later = {f: _of_big(f, ours) for f, ours in scipy.table().items()}  # SciPy may load late
         for original, ours in (*(_stand_ins() | later).items(), *scipy.objects()):
             self._copies[id(original)] = original, ours
 
     def __call__(self, x: Any) -> Any:
-        """The copy of a function, module, object or container; anything else as it is."""
+        """The copy of a function, module, object or container; anything else unchanged."""
         known = self._copies.get(id(x))
         if known is not None:
             return known[1]
@@ -100,10 +104,10 @@ class Rebound:
         return copy
 
     def _cell(self, cell: types.CellType) -> types.CellType:
-        """A new cell for what has copies; any other is shared, so that `nonlocal` still works."""
+        """A new cell for contents with copies; others are shared, so that `nonlocal` works."""
         try:
             held = cell.cell_contents
-        except ValueError:  # it is empty as yet
+        except ValueError:  # still empty
             return cell
         return types.CellType() if callable(held) or _has_copy(held) else cell
 
@@ -120,7 +124,7 @@ class Rebound:
         return self._keep(module, _Namespace(module, self))
 
     def _object(self, x: Any) -> Any:
-        """The same object with its methods' copies; what a forward stores stays in the copy."""
+        """A copy of an object with copies of its methods; a forward's writes stay in the copy."""
         methods = {}
         for owner in reversed(type(x).__mro__):
             if not _is_users(owner):
@@ -135,7 +139,7 @@ class Rebound:
 
 
 class _Globals(dict[str, Any]):
-    """The globals of copied functions: each name's copy is made when it is first asked for."""
+    """The globals of copied functions: a name is copied at its first use."""
 
     def __init__(self, names: dict[str, Any], copies: Rebound) -> None:
         super().__init__(float=Float)
@@ -162,11 +166,11 @@ def _is_users(kind: type) -> bool:
 
 
 class _Plain:
-    """A class as it is written without slots, in Python."""
+    """A plain Python class without slots, for comparison."""
 
 
 def _is_plain(kind: type) -> bool:
-    """Whether objects of a user's class are their `__dict__` and nothing else: none is of C."""
+    """Whether objects of a user's class consist of their `__dict__` only, without C state."""
     return (
         _is_users(kind)
         and type(kind) is type
@@ -177,7 +181,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def _has_numbers_alone(values: Iterable[Any]) -> bool:
-    """Whether there is nothing to copy in a container, however long it is."""
+    """Whether a container holds nothing to copy."""
     return {type(v) for v in values} <= {int, float, complex, bool, str, bytes, type(None)}
 
 
@@ -192,7 +196,7 @@ def holds_big(x: Any) -> bool:
     """Whether `x` is, or holds somewhere, big numbers."""
     if isinstance(x, BigArray) or type(x) in numbers().kinds:
         return True
-    if getattr(x, "holds_big", False) is True:  # an array of JAX's or PyTorch's
+    if getattr(x, "holds_big", False) is True:  # of JAX or PyTorch
         return True
     if isinstance(x, np.ndarray):
         return x.dtype == object and any(type(v) in numbers().kinds for v in x.flat)
@@ -207,7 +211,7 @@ class _IsFloat(type):
 class Float(float, metaclass=_IsFloat):
     """`float`, which leaves a big number one."""
 
-    dtype = np.dtype(np.float64)  # what np.dtype(float) finds
+    dtype = np.dtype(np.float64)  # read by np.dtype(float)
 
     def __new__(cls, x: Any = 0.0) -> Any:
         if holds_big(x):
@@ -228,7 +232,7 @@ class Float64(np.float64, metaclass=_IsFloat64):
 
 
 def _maker(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A maker of arrays: floating ones as wide as forward's own hold big numbers."""
+    """A constructor whose floating arrays as wide as forward's own hold big numbers."""
 
     @functools.wraps(original)
     def made(*args: Any, **keywords: Any) -> Any:
@@ -242,7 +246,7 @@ def _maker(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _converter(original: Callable[..., Any], copies: bool) -> Callable[..., Any]:
-    """`np.asarray` and its kin."""
+    """A stand-in for `np.asarray` and its relatives."""
     made = _maker(original)
 
     @functools.wraps(original)
@@ -273,7 +277,7 @@ def _stacked(x: Any) -> Any:
 
 
 def _of_big(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    """`ours` where an argument holds big numbers, else the original."""
+    """A function that calls `ours` if an argument holds big numbers, else the original."""
 
     @functools.wraps(original)
     def either(*args: Any, **keywords: Any) -> Any:
@@ -296,15 +300,10 @@ def _stand_ins() -> dict[Any, Any]:
     for converter in (np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray):
         found[converter] = _converter(converter, copies=False)
     found[np.array] = _converter(np.array, copies=True)
-    for name, ufunc in MATH.items():
-        original = getattr(math, name, None)  # cbrt and exp2 came with Python 3.11
-        if original is not None:
-            found[original] = _of_big(original, _bare(getattr(np, ufunc)))
+    for name in MATH:
+        original = getattr(math, name)
+        found[original] = _of_big(original, _bare(by_name(name)))
     found[math.log] = _of_big(math.log, _log)
-    found[math.erf] = _of_big(math.erf, _special("erf"))
-    found[math.erfc] = _of_big(math.erfc, _special("erfc"))
-    found[math.gamma] = _of_big(math.gamma, _special("gamma"))
-    found[math.lgamma] = _of_big(math.lgamma, _special("gammaln"))
     found[math.prod] = _of_big(
         math.prod, lambda x, start=1: np.prod(big(_stacked(list(x)))) * start
     )
@@ -317,10 +316,6 @@ def _stand_ins() -> dict[Any, Any]:
 
 def _bare(ufunc: Any) -> Callable[..., Any]:
     return lambda *args: ufunc(*(big(a) if holds_big(a) else a for a in args))
-
-
-def _special(name: str) -> Callable[..., Any]:
-    return lambda x: scipy.ufunc(name, x)
 
 
 def _log(x: Any, base: Any = None) -> Any:

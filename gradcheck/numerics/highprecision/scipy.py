@@ -1,51 +1,42 @@
-"""Functions of SciPy that are no ufuncs, on big numbers; ufuncs arrive by themselves, by name."""
+"""Functions of SciPy in big numbers, except its ufuncs: NumPy's protocol dispatches those."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.highprecision.array import BigArray, big, elementwise
-from gradcheck.numerics.highprecision.numbers import numbers
-from gradcheck.numerics.highprecision.refusal import Unsupported
+from gradcheck.numerics.highprecision.array import big, elementwise, raw, wrapped
+from gradcheck.numerics.highprecision.linear import linear
+from gradcheck.numerics.highprecision.numbers import Unsupported, numbers
+from gradcheck.numerics.highprecision.routines import log_softmax, softmax
 
 Array = NDArray[Any]
 
 
-def ufunc(name: str, *args: Any) -> BigArray:
-    """One of scipy.special's ufuncs, by name, without SciPy."""
-    return elementwise(name, *args)
-
-
 def table() -> dict[Any, Callable[..., Any]]:
-    """Function of SciPy → ours, for the modules of SciPy that are loaded."""
+    """Functions of SciPy's loaded modules and their implementations here."""
     found: dict[Any, Callable[..., Any]] = {}
-    for path, functions in _OURS.items():
+    for path, functions in _TABLE.items():
         module = sys.modules.get(path)
-        for name, ours in functions.items():
+        for name, function in functions.items():
             original = getattr(module, name, None)
             if original is not None and not isinstance(original, np.ufunc):
-                found[original] = ours
+                found[original] = function
     return found
 
 
 def objects() -> list[tuple[Any, Any]]:
-    """Objects of SciPy and ours, whose methods take big numbers too."""
+    """Objects of SciPy and stand-ins whose methods take big numbers."""
     stats = sys.modules.get("scipy.stats")
     normal = getattr(stats, "norm", None)
     several = getattr(stats, "multivariate_normal", None)
     pairs = [(normal, _Normal(normal)), (several, _SeveralNormal(several))]
-    return [(original, ours) for original, ours in pairs if original is not None]
-
-
-STEPS = 60
-"""Iterations of a matrix's square root at most: the last ones double the digits."""
-SHORT = 2.0**-10
-"""Distance from the identity at which a matrix's logarithm is a short series."""
+    return [pair for pair in pairs if pair[0] is not None]
 
 
 # ── scipy.special ────────────────────────────────────────────────────────────────────────────
@@ -65,29 +56,10 @@ def _logsumexp(
     return (out, sign) if return_sign else out
 
 
-def _softmax(x: Any, axis: Any = None) -> Any:
-    x = big(x)
-    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
-    return e / np.sum(e, axis=axis, keepdims=True)
-
-
-def _log_softmax(x: Any, axis: Any = None) -> Any:
-    x = big(x)
-    return x - _logsumexp(x, axis=axis, keepdims=True)
-
-
 def _multigammaln(a: Any, d: int) -> Any:
     a = big(a)
-    terms = sum(ufunc("gammaln", a - j / 2) for j in range(d))
+    terms = sum(elementwise("gammaln", a - j / 2) for j in range(d))
     return terms + np.log(big(numbers().pi)) * (d * (d - 1) / 4)
-
-
-def _polygamma(n: Any, x: Any) -> Any:
-    return ufunc("polygamma", n, x)
-
-
-def _sinc(x: Any) -> Any:
-    return np.sinc(big(x))
 
 
 # ── scipy.linalg ─────────────────────────────────────────────────────────────────────────────
@@ -114,20 +86,18 @@ def _symmetric(a: Any, lower: bool) -> Any:
 def _solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
 ) -> Any:
-    a = np.tril(big(a)) if lower else np.triu(big(a))
-    if unit_diagonal:
-        a = np.where(np.eye(a.shape[-1], dtype=bool), 1.0, a)
+    a, b = big(a), big(b)
     if trans in (1, "T"):
-        a = np.swapaxes(a, -1, -2)
+        a, lower = np.swapaxes(a, -1, -2), not lower
     if trans in (2, "C"):
-        a = _adjoint(a)
-    return np.linalg.solve(a, big(b))
+        a, lower = _adjoint(a), not lower
+    columns = b[:, None] if b.ndim == 1 else b
+    x = linear().triangular(raw(a), raw(columns), lower=lower, unit=unit_diagonal)
+    return wrapped(x[:, 0] if b.ndim == 1 else x)
 
 
 def _cholesky(a: Any, lower: bool = False, **_: Any) -> Any:
-    a = _symmetric(big(a), lower)
-    root = np.linalg.cholesky(a)
-    return root if lower else _adjoint(root)
+    return np.linalg.cholesky(big(a), upper=not lower)
 
 
 def _cho_factor(a: Any, lower: bool = False, **_: Any) -> Any:
@@ -136,26 +106,8 @@ def _cho_factor(a: Any, lower: bool = False, **_: Any) -> Any:
 
 def _cho_solve(factor: Any, b: Any, **_: Any) -> Any:
     root, lower = factor
-    root = np.tril(big(root)) if lower else _adjoint(np.triu(big(root)))
-    return np.linalg.solve(_adjoint(root), np.linalg.solve(root, big(b)))
-
-
-def _expm(a: Any) -> Any:
-    """Taylor's series of a matrix scaled down, squared up again."""
-    a = big(a)
-    size = max(1, int(np.ceil(np.log2(np.max(np.sum(np.abs(a), axis=-1)) + 1)).astype(int)) + 20)
-    a = a / big(2.0) ** size
-    term = total = np.eye(a.shape[-1]) + 0 * a
-    for k in range(1, _terms(size)):
-        term = term @ a / k
-        total = total + term
-    for _ in range(size):
-        total = total @ total
-    return total
-
-
-def _terms(size: int) -> int:
-    return int(numbers().context.prec / 20) + 8 + size // 8
+    half = _solve_triangular(root, b, 0 if lower else 2, lower)
+    return _solve_triangular(root, half, 2 if lower else 0, lower)
 
 
 def _block_diag(*arrays: Any) -> Any:
@@ -205,71 +157,23 @@ def _qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full"
     return tuple(np.linalg.qr(big(a), "reduced" if mode == "economic" else "complete"))
 
 
-def _factors(a: Any) -> tuple[Any, list[int]]:
-    """L and U in one matrix, and the row that each row was exchanged with."""
-    a = big(a).copy()
-    swaps = []
-    for k in range(a.shape[-1]):
-        p = k + int(np.argmax(np.abs(a[k:, k])))
-        swaps.append(p)
-        a[[k, p]] = a[[p, k]]
-        for i in range(k + 1, a.shape[0]):
-            a[i, k] = a[i, k] / a[k, k]
-            a[i, k + 1 :] = a[i, k + 1 :] - a[i, k] * a[k, k + 1 :]
-    return a, swaps
-
-
-def _order(swaps: Any) -> list[int]:
-    order = list(range(len(swaps)))
-    for k, p in enumerate(swaps):
-        order[k], order[p] = order[p], order[k]
-    return order
-
-
 def _lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
-    both, swaps = _factors(a)
-    lower = np.tril(both, -1) + np.eye(len(swaps))
-    swapped = np.eye(len(swaps))[:, _order(swaps)]
-    return (swapped @ lower, np.triu(both)) if permute_l else (swapped, lower, np.triu(both))
+    p, lower, upper = map(big, linear().unpacked_lu(raw(big(a))))
+    return (p @ lower, upper) if permute_l else (p, lower, upper)
 
 
 def _lu_factor(a: Any, **_: Any) -> Any:
-    both, swaps = _factors(a)
-    return both, np.array(swaps, dtype=np.int32)
+    factors, pivots, _order = linear().lu(raw(big(a)))
+    return big(factors), pivots
 
 
 def _lu_solve(factors: Any, b: Any, trans: int = 0, **_: Any) -> Any:
     both, swaps = factors
-    a = ((np.tril(both, -1) + np.eye(len(swaps))) @ np.triu(both))[np.argsort(_order(swaps))]
+    order = np.arange(len(swaps))
+    for k, p in enumerate(swaps):
+        order[[k, p]] = order[[p, k]]
+    a = ((np.tril(both, -1) + np.eye(len(swaps))) @ np.triu(both))[np.argsort(order)]
     return np.linalg.solve({0: a, 1: a.T}.get(trans, _adjoint(a)), big(b))
-
-
-def _sqrtm(a: Any, **_: Any) -> Any:
-    """Denman and Beavers: each step doubles the digits."""
-    y: Any = big(a)
-    z: Any = big(np.eye(y.shape[-1]))
-    near = big(2.0) ** (-numbers().context.prec // 2 - 8)
-    for _step in range(STEPS):
-        before = y
-        y, z = (y + np.linalg.inv(z)) / 2, (z + np.linalg.inv(y)) / 2
-        if np.max(np.abs(y - before)) <= near * np.max(np.abs(y)):
-            return y
-    raise Unsupported("sqrtm finds no root in big numbers here")
-
-
-def _logm(a: Any, **_: Any) -> Any:
-    """Square roots until the series of log(1 + x) is short."""
-    a = big(a)
-    count = 0
-    while np.max(np.abs(a - np.eye(a.shape[-1]))) > SHORT:
-        a = _sqrtm(a)
-        count += 1
-    x = a - np.eye(a.shape[-1])
-    total = power = x
-    for k in range(2, numbers().context.prec // 9 + 8):
-        power = -power @ x
-        total = total + power / k
-    return total * 2.0**count
 
 
 def _solve_sylvester(a: Any, b: Any, q: Any) -> Any:
@@ -282,7 +186,7 @@ def _solve_sylvester(a: Any, b: Any, q: Any) -> Any:
 
 
 class _Distribution:
-    """A distribution of SciPy; what is not here is the original's."""
+    """A distribution of SciPy; other methods are the original's."""
 
     def __init__(self, original: Any) -> None:
         self._original = original
@@ -301,19 +205,19 @@ class _Normal(_Distribution):
         return -z * z / 2 - np.log(scale * np.sqrt(2 * big(numbers().pi)))
 
     def cdf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-        return ufunc("ndtr", (big(x) - loc) / big(scale))
+        return elementwise("ndtr", (big(x) - loc) / big(scale))
 
     def logcdf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-        return ufunc("log_ndtr", (big(x) - loc) / big(scale))
+        return elementwise("log_ndtr", (big(x) - loc) / big(scale))
 
     def sf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-        return ufunc("ndtr", (loc - big(x)) / big(scale))
+        return elementwise("ndtr", (loc - big(x)) / big(scale))
 
     def logsf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-        return ufunc("log_ndtr", (loc - big(x)) / big(scale))
+        return elementwise("log_ndtr", (loc - big(x)) / big(scale))
 
     def ppf(self, q: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-        return loc + big(scale) * ufunc("ndtri", q)
+        return loc + big(scale) * elementwise("ndtri", q)
 
 
 class _SeveralNormal(_Distribution):
@@ -429,11 +333,12 @@ def _cdist(a: Any, b: Any, metric: str = "euclidean", **keywords: Any) -> Any:
     away = big(a)[:, None, :] - big(b)[None, :, :]
     if metric == "sqeuclidean":
         return np.sum(away**2, axis=-1)
-    if metric == "euclidean":
-        return np.sqrt(np.sum(away**2, axis=-1))
-    if metric == "cityblock":
-        return np.sum(np.abs(away), axis=-1)
-    raise Unsupported(f"cdist(metric={metric!r}) is not known in big numbers")
+    if metric not in _ORDERS:
+        raise Unsupported(f"cdist(metric={metric!r}) is not known in big numbers")
+    return np.linalg.vector_norm(away, axis=-1, ord=_ORDERS[metric])
+
+
+_ORDERS = {"cityblock": 1, "euclidean": 2}
 
 
 def _dct(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, **_: Any) -> Any:
@@ -442,7 +347,7 @@ def _dct(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None,
     x = np.moveaxis(big(x), axis, -1)
     count = x.shape[-1]
     angle = big(np.outer(2 * np.arange(count) + 1, np.arange(count)))
-    out = 2 * (x @ ufunc("cospi", angle / (2 * count)))
+    out = 2 * (x @ elementwise("cospi", angle / (2 * count)))
     if norm == "ortho":
         scale = np.sqrt(big(np.where(np.arange(count) == 0, 4.0, 2.0) * count))
         out = out / scale
@@ -458,17 +363,22 @@ def _transform(name: str) -> Callable[..., Any]:
     return transform
 
 
-_OURS: dict[str, dict[str, Callable[..., Any]]] = {
+_TABLE: dict[str, dict[str, Callable[..., Any]]] = {
     "scipy.special": {
-        "logsumexp": _logsumexp, "softmax": _softmax, "log_softmax": _log_softmax,
-        "multigammaln": _multigammaln, "polygamma": _polygamma, "sinc": _sinc,
-        "digamma": lambda x: ufunc("psi", x),
+        "logsumexp": _logsumexp, "softmax": lambda x, axis=None: softmax(big(x), axis),
+        "log_softmax": lambda x, axis=None: log_softmax(big(x), axis),
+        "multigammaln": _multigammaln, "polygamma": partial(elementwise, "polygamma"),
+        "sinc": lambda x: np.sinc(big(x)),
+        "digamma": partial(elementwise, "psi"),
     },
     "scipy.linalg": {
         "solve": _solve, "solve_triangular": _solve_triangular, "cholesky": _cholesky,
-        "cho_factor": _cho_factor, "cho_solve": _cho_solve, "expm": _expm, "svd": _svd, "qr": _qr,
+        "cho_factor": _cho_factor, "cho_solve": _cho_solve, "svd": _svd, "qr": _qr,
         "eigh": _eigh, "eigvalsh": _eigvalsh, "lu": _lu,
-        "lu_factor": _lu_factor, "lu_solve": _lu_solve, "sqrtm": _sqrtm, "logm": _logm,
+        "lu_factor": _lu_factor, "lu_solve": _lu_solve,
+        "expm": lambda a, **_: big(linear().expm(raw(big(a)))),
+        "sqrtm": lambda a, **_: big(linear().sqrtm(raw(big(a)))),
+        "logm": lambda a, **_: big(linear().logm(raw(big(a)))),
         "solve_sylvester": _solve_sylvester, "block_diag": _block_diag,
         "toeplitz": _toeplitz, "circulant": _circulant,
         "inv": lambda a, **_: np.linalg.inv(big(a)), "det": lambda a, **_: np.linalg.det(big(a)),

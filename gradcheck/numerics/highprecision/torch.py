@@ -1,8 +1,8 @@
-"""PyTorch functions in big numbers: tensors that hold them, and what each operator does to those.
+"""PyTorch functions in big numbers: tensors that hold them, and the dispatch of operators.
 
-Operators arrive below autograd, autocast and `torch.func`, one of PyTorch's core set at a time:
-views share memory, in-place operators write into it, and what is not in our table is decomposed as
-PyTorch itself decomposes it. Whatever does not depend on the primals is left to PyTorch.
+Operators are intercepted below autograd, autocast and `torch.func`, where only PyTorch's core set
+arrives: views share memory, in-place operators write into it, and PyTorch decomposes operators
+that `torch_operators` does not list. PyTorch computes what does not depend on the primals.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from gradcheck.numerics.highprecision import torch_operators
 from gradcheck.numerics.highprecision.array import BigArray, big, raw, wrapped
-from gradcheck.numerics.highprecision.numbers import numbers
-from gradcheck.numerics.highprecision.refusal import Leak, Unsupported, placed
+from gradcheck.numerics.highprecision.numbers import (
+    leak,
+    numbers,
+    unsupported,
+)
 
 Array = NDArray[Any]
 aten = torch.ops.aten
@@ -36,13 +39,13 @@ FACTORIES: Final = frozenset({
     "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like",
     "new_full", "_new_zeros_with_same_feature_meta",
 })  # fmt: skip
-"""Operators that make room, into which big numbers may be written later."""
+"""Operators that allocate tensors, into which big numbers may be written later."""
 
 RANDOM: Final = frozenset({
     "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_",
     "random_", "uniform_",
 })  # fmt: skip
-"""Operators that fill a tensor with random numbers, whatever it held."""
+"""Operators that fill a tensor with random numbers."""
 
 
 class BigTensor(torch.Tensor):  # type: ignore[misc]
@@ -65,7 +68,7 @@ class BigTensor(torch.Tensor):  # type: ignore[misc]
     def value(self) -> BigArray:
         """The numbers, in the memory that they share with views."""
         if self.storage_offset() + _reach(self) > self.memory.size:
-            raise numbers().refuse(Unsupported(placed("forward views a tensor as another dtype")))
+            raise unsupported("forward views a tensor as another dtype")
         width = self.memory.itemsize
         strides = [step * width for step in self.stride()]
         start = self.memory[self.storage_offset() :]
@@ -78,7 +81,7 @@ class BigTensor(torch.Tensor):  # type: ignore[misc]
         if func is torch.Tensor.__bool__ and isinstance(args[0], BigTensor):
             return bool((args[0].value != 0).item())
         if func is torch.Tensor.tolist:
-            raise numbers().refuse(Leak(placed("forward makes floats of numbers (tolist)")))
+            raise leak("forward makes floats of numbers (tolist)")
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
 
@@ -94,11 +97,11 @@ class BigTensor(torch.Tensor):  # type: ignore[misc]
 
 
 class Everything(TorchDispatchMode):  # type: ignore[misc]
-    """Sees every operator, those that make room for results too."""
+    """Intercepts every operator, including allocations."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # skipping it would load it, for seconds
+        return False  # True would import dynamo, which takes seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return dispatched(func, args, kwargs or {})
@@ -120,7 +123,7 @@ def dispatched(func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(x, BigTensor) for x in tree_flatten((args, kwargs))[0]):
         return func(*args, **kwargs)
     if name == "_local_scalar_dense":
-        raise numbers().refuse(Leak(placed("forward makes a float of a number (item)")))
+        raise leak("forward makes a float of a number (item)")
     named = _named(func, args, kwargs)
     if name in torch_operators.TABLE:
         return _computed(func, name, named)
@@ -141,14 +144,14 @@ def dispatched(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _blank(x: Any) -> Any:
-    """A plain tensor of the same shape and dtype, whose values mean nothing."""
+    """A plain tensor of equal shape and dtype with arbitrary values."""
     if not isinstance(x, BigTensor):
         return x
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
 
 
 def _named(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments by their names, with the defaults of those that are not given."""
+    """The arguments by name, with defaults for missing ones."""
     arguments = func._schema.arguments
     named = {a.name: a.default_value for a in arguments if a.has_default_value()}
     named.update(zip((a.name for a in arguments), args, strict=False))
@@ -159,25 +162,23 @@ def _named(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def _computed(func: Any, name: str, named: Mapping[str, Any]) -> Any:
-    """By our table."""
+    """The results by `torch_operators.TABLE`."""
     dtype = _dtype_of(name, named)
     values = tree_map(_value, dict(named))
     try:
         results = torch_operators.TABLE[name](**values)
     except NotImplementedError as why:
-        raise numbers().refuse(
-            Unsupported(placed(f"PyTorch's {name} {why} is not known in big numbers"))
-        ) from None
+        raise unsupported(f"PyTorch's {name} {why} is not known in big numbers") from None
     if isinstance(results, tuple):
         return tuple(_held(r, dtype) for r in results)
     out = _held(results, dtype)
     if func.is_view and isinstance(out, BigTensor):
-        out.memory.flags.writeable = False  # what is written into a view must reach its base
+        out.memory.flags.writeable = False  # writes into a view would not reach its base
     return out
 
 
 def _held(result: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A rule's result as a tensor: of big numbers, or PyTorch's own where it holds integers."""
+    """A rule's result as a tensor, of big numbers or of PyTorch's integers."""
     if isinstance(result, np.ndarray) and not _holds_objects(result):
         return _from_numpy(np.array(result))
     if not isinstance(result, np.ndarray):
@@ -186,12 +187,12 @@ def _held(result: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _holds_objects(x: Array) -> bool:
-    """What NumPy itself says, of a `BigArray` too."""
+    """Whether NumPy's own dtype is object, also for a `BigArray`."""
     return bool(np.ndarray.view(x, np.ndarray).dtype.kind == "O")
 
 
 def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
-    """Views of the same memory, laid out as PyTorch says."""
+    """Views of shared memory, with PyTorch's sizes and strides."""
     base = next(x for x in tree_flatten((args, kwargs))[0] if isinstance(x, BigTensor))
 
     def outline(x: Any) -> Any:
@@ -206,7 +207,7 @@ def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
 
     def laid(x: Any) -> Any:
         if x.dtype != base.dtype:
-            raise numbers().refuse(Unsupported(placed("forward views a tensor as another dtype")))
+            raise unsupported("forward views a tensor as another dtype")
         return BigTensor(base.memory, x.shape, x.stride(), x.storage_offset(), x.dtype)
 
     return [laid(x) for x in found] if isinstance(found, (list, tuple)) else laid(found)
@@ -218,7 +219,7 @@ def _reach(x: torch.Tensor) -> int:
 
 
 def _moved(func: Any, named: Mapping[str, Any]) -> Any:
-    """Results whose elements are the arguments': PyTorch itself moves their positions."""
+    """Results that consist of the arguments' elements: PyTorch moves their numbers."""
     pool: list[Array] = [raw(big(np.zeros(1)))]
     filled = 1
 
@@ -245,7 +246,7 @@ def _moved(func: Any, named: Mapping[str, Any]) -> Any:
 
 
 def _scattered(name: str, named: Mapping[str, Any]) -> BigTensor:
-    """Sums (or products, …) of elements that fall on the same place."""
+    """Sums (or products, …) of elements with a common place."""
     base = named["self"]
     at = torch.arange(base.numel()).reshape(base.shape)
     with _disable_current_modes():
@@ -256,7 +257,7 @@ def _scattered(name: str, named: Mapping[str, Any]) -> BigTensor:
 
 
 def _written(func: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """In place: what the operator without the underscore gives, in the first argument's memory."""
+    """In place: the result of the operator without the underscore, in the first argument."""
     target, *rest = args
     if name in RANDOM:
         with _disable_current_modes():
@@ -266,28 +267,26 @@ def _written(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     packet = getattr(aten, name.removesuffix("_"), None)
     overload = func._overloadname
     if not name.endswith("_") or packet is None or overload not in packet.overloads():
-        raise numbers().refuse(Unsupported(placed(f"PyTorch's {name} is not known in big numbers")))
+        raise unsupported(f"PyTorch's {name} is not known in big numbers")
     copied = name == "copy_"
     result = rest[0] if copied else dispatched(getattr(packet, overload), args, kwargs)
     if not isinstance(target, BigTensor):
         if not isinstance(result, BigTensor):
             target.copy_(result)
             return target
-        raise numbers().refuse(
-            Leak(placed(f"forward writes into a tensor of its own, of {_short(target)} ({name})"))
-        )
+        raise leak(f"forward writes into a tensor of its own, of {_short(target)} ({name})")
     _refuse_narrowing(name, [result], target.dtype)
     target.value[...] = _value(result)
     return target
 
 
 def _decomposed(func: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """As PyTorch decomposes it."""
+    """The results by PyTorch's own decomposition."""
     rule = _decompositions().get(func)
     out = NotImplemented if rule is None else rule(*args, **kwargs)
     if out is not NotImplemented:
         return out
-    raise numbers().refuse(Unsupported(placed(f"PyTorch's {name} is not known in big numbers")))
+    raise unsupported(f"PyTorch's {name} is not known in big numbers")
 
 
 @cache
@@ -301,10 +300,10 @@ def _decompositions() -> Mapping[Any, Callable[..., Any]]:
 
 
 def _dtype_of(name: str, named: Mapping[str, Any]) -> torch.dtype:
-    """What PyTorch rounds an operator's results to.
+    """The dtype to which PyTorch rounds an operator's results.
 
     Raises:
-        Leak: that is narrower than what goes in, and than forward's own dtype.
+        Leak: it is narrower than the arguments and forward's own dtype.
     """
     asked = named.get("dtype")
     found = asked if isinstance(asked, torch.dtype) else _promoted(named.values())
@@ -320,11 +319,11 @@ def _refuse_narrowing(name: str, given: Any, dtype: torch.dtype) -> None:
     own = _bits(_from_numpy(np.empty(0, numbers().dtype64)).dtype)
     if _bits(dtype) < min(widest, own):
         text = f"forward rounds to {str(dtype).removeprefix('torch.')} ({name.strip('_')})"
-        raise numbers().refuse(Leak(placed(text)))
+        raise leak(text)
 
 
 def _promoted(given: Any) -> torch.dtype:
-    """The dtype of tensors together; those without axes give way, as in PyTorch."""
+    """The common dtype of tensors; 0-d ones count only if there are no others, as in PyTorch."""
     tensors = [x for x in tree_flatten(list(given))[0] if isinstance(x, torch.Tensor)]
     inexact = [x for x in tensors if _inexact(x.dtype)]
     first = [x for x in inexact if x.ndim] or inexact
@@ -352,7 +351,7 @@ def _short(x: torch.Tensor) -> str:
 
 
 def _value(x: Any) -> Any:
-    """A tensor's numbers as NumPy's functions take them."""
+    """A tensor's numbers as an array for NumPy's functions."""
     if isinstance(x, BigTensor):
         return x.value
     return _numbers_of(x) if isinstance(x, torch.Tensor) else x
@@ -368,7 +367,7 @@ def _numbers_of(x: torch.Tensor) -> Array:
 
 
 def held(x: Any) -> Any:
-    """The big numbers of a tensor, of one that depends on no primal too; or `x`."""
+    """The values of any tensor as big numbers; anything else unchanged."""
     return big(_value(x)) if isinstance(x, torch.Tensor) else x
 
 
@@ -386,7 +385,7 @@ def _lifted(x: BigArray) -> BigTensor:
 
 
 def _taking(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes a tensor of NumPy's numbers, and now of big ones."""
+    """A constructor of tensors that accepts big numbers, too."""
 
     def taken(x: Any, dtype: Any = None, **keywords: Any) -> Any:
         if isinstance(x, (list, tuple)) and any(isinstance(v, (BigArray, BigTensor)) for v in x):
@@ -415,7 +414,7 @@ def _bare(x: Any) -> bool:
 
 
 def _eagerly() -> Any:
-    """Meanwhile what `torch.compile` made runs operator by operator."""
+    """A context in which compiled functions run operator by operator."""
     known = hasattr(torch.compiler, "set_stance")  # since PyTorch 2.6
     there = known and "torch._dynamo" in sys.modules
     return torch.compiler.set_stance("force_eager") if there else nullcontext()
@@ -423,7 +422,7 @@ def _eagerly() -> Any:
 
 @contextmanager
 def takes_big_numbers() -> Iterator[None]:
-    """Meanwhile PyTorch takes `BigArray`s, and computes with them in big numbers.
+    """Within the context PyTorch accepts `BigArray`s and computes in big numbers.
 
     Within a session of `numbers()`, whose dtype is forward's own.
     """
@@ -432,9 +431,9 @@ def takes_big_numbers() -> Iterator[None]:
     try:
         for name, original in originals.items():
             setattr(torch, name, _taking(original))
-        torch._C._set_mkldnn_enabled(False)  # its recurrent layers are one operator each
+        torch._C._set_mkldnn_enabled(False)  # it fuses recurrent layers into one operator
         with warnings.catch_warnings(), _eagerly(), Everything():
-            warnings.simplefilter("ignore")  # PyTorch's own decompositions call what it deprecates
+            warnings.simplefilter("ignore")  # PyTorch's decompositions call deprecated functions
             yield
     finally:
         torch._C._set_mkldnn_enabled(fused)

@@ -1,8 +1,8 @@
 # ruff: noqa: N803  the arguments are named as in the operators' schemas
 """PyTorch's core operators on arrays of big numbers, by name.
 
-Each takes an operator's arguments by the names of its schema: tensors as big numbers, or as plain
-arrays where they hold integers and truth values.
+A rule takes an operator's arguments by the names of its schema: tensors as big numbers, or as plain
+arrays of integers and booleans.
 """
 
 from __future__ import annotations
@@ -16,10 +16,18 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from gradcheck.numerics.highprecision.array import big, elementwise, raw
+from gradcheck.numerics.highprecision.array import big, by_name, elementwise, raw
+from gradcheck.numerics.highprecision.linear import linear
 from gradcheck.numerics.highprecision.numbers import numbers
-from gradcheck.numerics.highprecision.routines import eliminated, ranked, running, substituted
-from gradcheck.numerics.highprecision.windows import convolved, padded, ungrouped, windows
+from gradcheck.numerics.highprecision.routines import (
+    convolution,
+    log_softmax,
+    padded,
+    ranked,
+    running,
+    softmax,
+    windows,
+)
 
 Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
@@ -34,41 +42,26 @@ MOVES: Final = frozenset({
     "select_scatter", "slice_scatter", "stack", "take", "tril", "triu", "unfold_copy",
     "_index_put_impl",
 })  # fmt: skip
-"""Operators whose every result is one of the arguments' elements, or zero."""
+"""Operators whose results consist of the arguments' elements, and zeros."""
 
-UFUNCS: Final = {
-    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "asin": "arcsin",
-    "asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh", "ceil": "ceil",
-    "_conj": "conjugate", "conj_physical": "conjugate", "_conj_physical": "conjugate",
-    "cos": "cos", "cosh": "cosh", "deg2rad": "deg2rad", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "floor": "floor", "isfinite": "isfinite", "isinf": "isinf",
-    "isnan": "isnan", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2",
-    "logical_not": "logical_not", "neg": "negative", "rad2deg": "rad2deg",
-    "reciprocal": "reciprocal", "sgn": "sign", "sign": "sign", "signbit": "signbit",
-    "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "square": "square", "tan": "tan",
-    "tanh": "tanh", "trunc": "trunc",
-}  # fmt: skip
-"""Operators of one tensor that are a ufunc of NumPy's."""
+UNARY: Final = (
+    "_conj", "_conj_physical", "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil",
+    "conj_physical", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv", "exp", "exp2",
+    "expm1", "floor", "i0", "isfinite", "isinf", "isnan", "lgamma", "log", "log10", "log1p",
+    "log2", "logical_not", "neg", "rad2deg", "reciprocal", "sgn", "sigmoid", "sign", "signbit",
+    "sin", "sinh", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0",
+    "special_bessel_y1", "special_entr", "special_erfcx", "special_i0e", "special_i1",
+    "special_i1e", "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1",
+    "special_ndtri", "sqrt", "square", "tan", "tanh", "trunc",
+)  # fmt: skip
+"""Operators of one tensor that are a function of NumPy or scipy.special."""
 
-PAIRS: Final = {
-    "atan2": "arctan2", "copysign": "copysign", "eq": "equal", "floor_divide": "floor_divide",
-    "fmax": "fmax", "fmin": "fmin", "fmod": "fmod", "ge": "greater_equal", "gt": "greater",
-    "hypot": "hypot", "le": "less_equal", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
-    "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor",
-    "lt": "less", "maximum": "maximum", "minimum": "minimum", "mul": "multiply",
-    "ne": "not_equal", "remainder": "remainder",
-}  # fmt: skip
-"""Operators of two tensors, or a tensor and a number, that are a ufunc of NumPy's."""
-
-SPECIAL: Final = {
-    "digamma": "psi", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "i0": "i0",
-    "lgamma": "gammaln", "sigmoid": "expit", "special_bessel_j0": "j0",
-    "special_bessel_j1": "j1", "special_bessel_y0": "y0", "special_bessel_y1": "y1",
-    "special_entr": "entr", "special_erfcx": "erfcx", "special_i0e": "i0e", "special_i1": "i1",
-    "special_i1e": "i1e", "special_log_ndtr": "log_ndtr", "special_modified_bessel_k0": "k0",
-    "special_modified_bessel_k1": "k1", "special_ndtri": "ndtri",
-}  # fmt: skip
-"""Operators of one tensor that are a function of scipy.special's."""
+BINARY: Final = (
+    "atan2", "copysign", "eq", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "hypot",
+    "igamma", "igammac", "le", "logaddexp", "logaddexp2", "logical_and", "logical_or",
+    "logical_xor", "lt", "maximum", "minimum", "mul", "ne", "remainder", "special_zeta", "xlogy",
+)  # fmt: skip
+"""Operators of two tensors, or a tensor and a number, likewise."""
 
 
 def shown(name: str, dtype: torch.dtype) -> torch.dtype:
@@ -82,8 +75,14 @@ def shown(name: str, dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-def _pair(ufunc: str) -> Rule:
-    return lambda self, other, **_: getattr(np, ufunc)(self, other)
+def _unary(name: str) -> Rule:
+    function = by_name(name)
+    return lambda self, **_: function(self)
+
+
+def _binary(name: str) -> Rule:
+    function = by_name(name)
+    return lambda self, other, **_: function(self, other)
 
 
 def _dims(dim: Any) -> Any:
@@ -126,12 +125,6 @@ def _addmm(self: Array, mat1: Array, mat2: Array, beta: Any = 1, alpha: Any = 1,
     return product + self * beta if beta != 0 else product
 
 
-def _correction(self: Array, dim: Any, correction: Any, unbiased: Any, keepdim: bool) -> Array:
-    if correction is None:
-        correction = 1 if unbiased is None or unbiased else 0
-    return np.var(self, axis=_dims(dim), ddof=correction, keepdims=keepdim)
-
-
 def _var(
     self: Array,
     dim: Any = None,
@@ -140,7 +133,9 @@ def _var(
     keepdim: bool = False,
     **_: Any,
 ) -> Array:
-    return _correction(self, dim, correction, unbiased, keepdim)
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    return np.var(self, axis=_dims(dim), ddof=correction, keepdims=keepdim)
 
 
 def _with_mean(function: Rule) -> Rule:
@@ -237,7 +232,6 @@ def _convolution(
     strides, pads, steps = (_spread(v, space) for v in (stride, padding, dilation))
     x: Array = big(input)
     w: Array = big(weight)
-    zero = big(np.zeros(()))[()]
     between = [1] * space
     if transposed:
         more = _spread(output_padding, space)
@@ -250,9 +244,9 @@ def _convolution(
         between, strides = strides, between
     else:
         ends = [(pad, pad) for pad in pads]
-    wide = padded(raw(x), [(0, 0), (0, 0), *ends], zero, [1, 1, *between])
-    rows, columns, seen = convolved(wide, raw(w), strides, steps, groups)
-    out = ungrouped(np.matmul(big(rows), big(columns)), seen)
+    out = convolution(
+        x, w, strides=strides, pads=ends, x_dilation=between, w_dilation=steps, groups=groups
+    )
     return out if bias is None else out + np.reshape(bias, (-1, *(1,) * space))
 
 
@@ -395,33 +389,12 @@ def _trilinear(
     return np.sum(factors[0] * factors[1] * factors[2], axis=tuple(sumdim))
 
 
-def _matrix_exp(self: Array, **_: Any) -> Array:
-    """Taylor's series of a small part of the matrix, squared as often as that was halved."""
-    work = numbers()
-    size = float(np.max(np.abs(work.to_float64(np.absolute(self))), initial=0.0)) * len(self)
-    halvings = max(0, math.frexp(size)[1] + 4)
-    small = self / big(np.asarray(2.0**halvings))
-    out = term = big(np.broadcast_to(np.eye(self.shape[-1]), self.shape))
-    for k in range(1, work.context.dps + 1):  # each term is a sixteenth of the one before it / k
-        term = np.matmul(term, small) / k
-        out = out + term
-    for _step in range(halvings):
-        out = np.matmul(out, out)
-    return out
-
-
 def _softmax(self: Array, dim: int, **_: Any) -> Array:
-    if not self.ndim:
-        return np.ones_like(self)
-    powers = np.exp(self - np.max(self, axis=dim, keepdims=True))
-    return powers / np.sum(powers, axis=dim, keepdims=True)
+    return softmax(self, dim) if self.ndim else np.ones_like(self)
 
 
 def _log_softmax(self: Array, dim: int, **_: Any) -> Array:
-    if not self.ndim:
-        return np.zeros_like(self)
-    away = self - np.max(self, axis=dim, keepdims=True)
-    return away - np.log(np.sum(np.exp(away), axis=dim, keepdims=True))
+    return log_softmax(self, dim) if self.ndim else np.zeros_like(self)
 
 
 def _gelu(self: Array, approximate: str = "none", **_: Any) -> Array:
@@ -457,7 +430,7 @@ def _batch_norm(
     training: bool = False,
     **_: Any,
 ) -> tuple[Array, Array, Array]:
-    """The running means are no part of the values, and stay as they are."""
+    """The running means are not among the results, and stay as they are."""
     row = (1, -1, *(1,) * (input.ndim - 2))
     if training or running_mean is None:
         axes = (0, *range(2, input.ndim))
@@ -470,9 +443,9 @@ def _batch_norm(
     return out if bias is None else out + bias.reshape(row), mean, scale
 
 
-def _eliminated(a: Array) -> tuple[Array, Array]:
-    lu, pivots, _ = eliminated(a)
-    return lu, pivots + 1
+def _lu_factor(a: Array) -> tuple[Array, Array]:
+    factors, pivots, _ = linear().lu(raw(a))
+    return big(factors), pivots + 1
 
 
 def _solve_ex(A: Array, B: Array, left: bool = True, **_: Any) -> tuple[Any, ...]:
@@ -481,22 +454,21 @@ def _solve_ex(A: Array, B: Array, left: bool = True, **_: Any) -> tuple[Any, ...
         out = np.swapaxes(np.linalg.solve(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2)), -1, -2)
     else:
         out = np.linalg.solve(A, B[..., None])[..., 0] if vector else np.linalg.solve(A, B)
-    return out, *_eliminated(A), _well(A)
+    return out, *_lu_factor(A), _no_errors(A)
 
 
-def _well(a: Array) -> Array:
+def _no_errors(a: Array) -> Array:
     return np.zeros(a.shape[:-2], dtype=np.int32)
 
 
 def _cholesky_ex(self: Array, upper: bool = False, **_: Any) -> tuple[Array, Array]:
-    lower = np.linalg.cholesky(np.conjugate(np.swapaxes(self, -1, -2)) if upper else self)
-    return np.conjugate(np.swapaxes(lower, -1, -2)) if upper else lower, _well(self)
+    return np.linalg.cholesky(self, upper=upper), _no_errors(self)
 
 
 def _cholesky_solve(self: Array, A: Array, upper: bool = False, **_: Any) -> Array:
-    a = np.swapaxes(A, -1, -2) if upper else A
-    half = substituted(a, self, lower=True, unit=False)
-    return substituted(np.conjugate(np.swapaxes(a, -1, -2)), half, lower=False, unit=False)
+    a = raw(np.swapaxes(A, -1, -2) if upper else A)
+    half = linear().triangular(a, raw(self), lower=True)
+    return big(linear().triangular(linear().adjoint(a), half, lower=False))
 
 
 def _solve_triangular(
@@ -507,21 +479,12 @@ def _solve_triangular(
     unitriangular: bool = False,
     **_: Any,
 ) -> Array:
-    if left:
-        return substituted(self, B, lower=not upper, unit=unitriangular)
-    turned = substituted(
-        np.swapaxes(self, -1, -2), np.swapaxes(B, -1, -2), lower=upper, unit=unitriangular
-    )
-    return np.swapaxes(turned, -1, -2)
+    x = linear().triangular(raw(self), raw(B), lower=not upper, unit=unitriangular, left=left)
+    return big(x)
 
 
-def _lu(A: Array, **_: Any) -> tuple[Array, Array, Array]:
-    lu, _, order = eliminated(A)
-    m, n = A.shape[-2:]
-    k = min(m, n)
-    lower = np.tril(lu[..., :k], -1) + big(np.eye(m, k))
-    permutation = np.swapaxes(np.eye(m)[order], -1, -2)
-    return big(permutation), lower, np.triu(lu[..., :k, :])
+def _lu(A: Array, **_: Any) -> tuple[Array, ...]:
+    return tuple(map(big, linear().unpacked_lu(raw(A))))
 
 
 def _eigh(A: Array, UPLO: Any = "L", compute_v: bool = True, **_: Any) -> tuple[Array, Array]:
@@ -540,25 +503,9 @@ def _svd(
 
 
 def _vector_norm(
-    self: Array,
-    ord: Any = 2,
-    dim: Any = None,
-    keepdim: bool = False,
-    **_: Any,
+    self: Array, ord: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any
 ) -> Array:
-    sizes = np.absolute(self)
-    how: dict[str, Any] = {"axis": _dims(dim), "keepdims": bool(keepdim)}
-    if ord == math.inf:
-        return np.max(sizes, **how)
-    if ord == -math.inf:
-        return np.min(sizes, **how)
-    if ord == 0:
-        return big(np.sum(sizes != 0, **how).astype(np.float64))
-    if ord == 1:
-        return np.sum(sizes, **how)
-    if ord == 2:
-        return np.sqrt(np.sum(sizes * sizes, **how))
-    return np.power(np.sum(np.power(sizes, ord), **how), 1 / big(np.asarray(float(ord))))
+    return np.linalg.vector_norm(self, ord=ord, axis=_dims(dim), keepdims=bool(keepdim))
 
 
 def _cdist(x1: Array, x2: Array, p: float, **_: Any) -> Array:
@@ -613,9 +560,8 @@ def _where(condition: Any, self: Any, other: Any, **_: Any) -> Array:
 
 
 TABLE: Final[Mapping[str, Rule]] = {
-    **{name: (lambda self, _u=ufunc, **_: getattr(np, _u)(self)) for name, ufunc in UFUNCS.items()},
-    **{name: _pair(ufunc) for name, ufunc in PAIRS.items()},
-    **{name: (lambda self, _n=s, **_: elementwise(_n, self)) for name, s in SPECIAL.items()},
+    **{name: _unary(name) for name in UNARY},
+    **{name: _binary(name) for name in BINARY},
     "_adaptive_avg_pool2d": _adaptive,
     "_adaptive_avg_pool3d": _adaptive,
     "_embedding_bag": _embedding_bag,
@@ -625,15 +571,15 @@ TABLE: Final[Mapping[str, Rule]] = {
     "linalg_lstsq": lambda self, b, **_: (
         np.matmul(np.linalg.pinv(self), b), *[big(np.zeros(0))] * 3
     ),
-    "linalg_matrix_exp": _matrix_exp,
+    "linalg_matrix_exp": lambda self, **_: big(linear().expm(raw(self))),
     "linalg_pinv": lambda self, **_: np.linalg.pinv(self),
     "_cdist_forward": _cdist,
     "_fft_c2c": _fft,
     "_fft_c2r": _irfft,
     "_fft_r2c": _rfft,
-    "_linalg_det": lambda A, **_: (np.linalg.det(A), *_eliminated(A)),
+    "_linalg_det": lambda A, **_: (np.linalg.det(A), *_lu_factor(A)),
     "_linalg_eigh": _eigh,
-    "_linalg_slogdet": lambda A, **_: (*np.linalg.slogdet(A), *_eliminated(A)),
+    "_linalg_slogdet": lambda A, **_: (*np.linalg.slogdet(A), *_lu_factor(A)),
     "_linalg_solve_ex": _solve_ex,
     "_linalg_svd": _svd,
     "_has_same_storage_numel": lambda **_: True,
@@ -677,14 +623,12 @@ TABLE: Final[Mapping[str, Rule]] = {
     "div": _div,
     "dot": lambda self, tensor, **_: np.dot(big(self), big(tensor)),
     "equal": lambda self, other, **_: bool(np.array_equal(self, other)),
-    "igamma": lambda self, other, **_: elementwise("gammainc", self, other),
-    "igammac": lambda self, other, **_: elementwise("gammaincc", self, other),
     "kthvalue": _kth,
     "lift_fresh": lambda self, **_: self,
     "linalg_cholesky_ex": _cholesky_ex,
-    "linalg_inv_ex": lambda A, **_: (np.linalg.inv(A), _well(A)),
+    "linalg_inv_ex": lambda A, **_: (np.linalg.inv(A), _no_errors(A)),
     "linalg_lu": _lu,
-    "linalg_lu_factor_ex": lambda A, **_: (*_eliminated(A), _well(A)),
+    "linalg_lu_factor_ex": lambda A, **_: (*_lu_factor(A), _no_errors(A)),
     "linalg_qr": lambda A, mode="reduced", **_: tuple(np.linalg.qr(A, mode)),
     "linalg_solve_triangular": _solve_triangular,
     "linalg_vector_norm": _vector_norm,
@@ -707,7 +651,6 @@ TABLE: Final[Mapping[str, Rule]] = {
     "rsqrt": lambda self, **_: 1 / np.sqrt(self),
     "rsub": lambda self, other, alpha=1, **_: other - self * alpha,
     "sort": _sort,
-    "special_zeta": lambda self, other, **_: elementwise("zeta", self, other),
     "std": lambda self, **rest: np.sqrt(_var(self, **rest)),
     "std_mean": _with_mean(lambda self, **rest: np.sqrt(_var(self, **rest))),
     "sub": lambda self, other, alpha=1, **_: big(self) - (other if alpha == 1 else other * alpha),
@@ -727,12 +670,11 @@ TABLE: Final[Mapping[str, Rule]] = {
     "view_as_complex": lambda self, **_: self[..., 0] + 1j * self[..., 1],
     "view_as_real": lambda self, **_: np.stack([np.real(self), np.imag(self)], -1),
     "where": _where,
-    "xlogy": lambda self, other, **_: elementwise("xlogy", self, other),
 }  # fmt: skip
-"""What an operator does; everything else is decomposed into these."""
+"""The rule of each operator; PyTorch decomposes all others into these."""
 
 
-# ── sums by place ────────────────────────────────────────────────────────────────────────────
+# ── scatters ─────────────────────────────────────────────────────────────────────────────────
 
 _REDUCTIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "sum": lambda old, new: old + new,
@@ -746,7 +688,7 @@ _REDUCTIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def mixed(out: Array, places: Array, updates: Any, named: Mapping[str, Any]) -> Array:
-    """`out` with every update taken into its place."""
+    """`out` with every update combined into its place."""
     reduce = named.get("reduce") or "sum"
     step, fresh = _REDUCTIONS[reduce], named.get("include_self") is False
     counts: dict[int, int] = {}
@@ -783,4 +725,4 @@ SCATTERS: Final[Mapping[str, Callable[[torch.Tensor, Mapping[str, Any]], Any]]] 
     "scatter_add": _by_index,
     "scatter_reduce": _by_index,
 }
-"""Operators that sum by place: where each update goes, and the updates."""
+"""Operators that scatter: the place of each update, and the updates."""

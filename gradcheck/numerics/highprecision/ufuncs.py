@@ -1,9 +1,9 @@
-"""What a ufunc of NumPy or of scipy.special does to one number (or two, or three), by its name."""
+"""The scalar functions behind the ufuncs of NumPy and scipy.special, by name, from mpmath."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -15,51 +15,44 @@ Scalar = Callable[..., Any]
 HUGE: Final = 1 << 40
 """Arguments of exp beyond which its value is 0 or infinite in any dtype."""
 
-SLOW: Final = 10
-"""Numbers that one value of a special function counts for, at few digits."""
-REMEMBERED: Final = 1 << 14
-"""Values of each special function that are kept."""
+SPECIAL_COST: Final = 10
+"""Numbers that one value of a special function counts as, at few digits."""
+MAX_CACHED: Final = 1 << 14
+"""Values of each special function in the cache."""
 
-COMPARISONS: Final = frozenset(
-    [
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "equal",
-        "not_equal",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "signbit",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "logical_not",
-    ]
-)
+COMPARISONS: Final = frozenset({
+    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "isfinite", "isinf",
+    "isnan", "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
+})  # fmt: skip
 """Ufuncs whose results are ordinary booleans."""
 
-NATIVE: Final = frozenset(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "negative",
-        "positive",
-        "square",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "equal",
-        "not_equal",
-    ]
-)
-"""Ufuncs whose own loop over objects does what the numbers' operators do."""
+NATIVE: Final = frozenset({
+    "add", "subtract", "multiply", "negative", "positive", "square",
+    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal",
+})  # fmt: skip
+"""Ufuncs whose own loop over objects calls the numbers' operators."""
+
+ALIASES: Final = {
+    "_conj": "conjugate", "_conj_physical": "conjugate", "abs": "absolute", "acos": "arccos",
+    "acosh": "arccosh", "add_any": "add", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
+    "atan2": "arctan2", "atanh": "arctanh", "bessel_i0e": "i0e", "bessel_i1e": "i1e",
+    "conj": "conjugate", "conj_physical": "conjugate", "digamma": "psi", "div": "divide",
+    "eq": "equal", "eq_to": "equal", "erf_inv": "erfinv", "ge": "greater_equal", "gt": "greater",
+    "igamma": "gammainc", "igammac": "gammaincc", "is_finite": "isfinite", "le": "less_equal",
+    "le_to": "less_equal", "lgamma": "gammaln", "logistic": "expit", "lt": "less", "lt_to": "less",
+    "max": "maximum", "min": "minimum", "mul": "multiply", "ne": "not_equal", "neg": "negative",
+    "pow": "power", "regularized_incomplete_beta": "betainc", "rem": "fmod", "sgn": "sign",
+    "sigmoid": "expit", "special_bessel_j0": "j0", "special_bessel_j1": "j1",
+    "special_bessel_y0": "y0", "special_bessel_y1": "y1", "special_entr": "entr",
+    "special_erfcx": "erfcx", "special_i0e": "i0e", "special_i1": "i1", "special_i1e": "i1e",
+    "special_log_ndtr": "log_ndtr", "special_modified_bessel_k0": "k0",
+    "special_modified_bessel_k1": "k1", "special_ndtri": "ndtri", "special_zeta": "zeta",
+    "sub": "subtract",
+}  # fmt: skip
+"""The name in NumPy or scipy.special of a function that JAX, PyTorch or `math` name otherwise."""
 
 SPACING: Final = frozenset(["spacing", "nextafter"])
-"""Ufuncs of the dtype's own grid, which big numbers do not have."""
+"""Ufuncs of a dtype's grid; big numbers have none."""
 
 
 def table(numbers: Numbers) -> dict[str, Scalar]:
@@ -200,9 +193,6 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
     def gammaln(x: Any) -> Any:
         return c.loggamma(x) if x > 0 else c.log(abs(c.gamma(x)))
 
-    def sinc(x: Any) -> Any:
-        return c.sincpi(x)
-
     def modf(x: Any) -> tuple[Any, Any]:
         return x - trunc(x), trunc(x)
 
@@ -213,9 +203,6 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
     def conjugate(x: Any) -> Any:
         return c.conj(x) if is_complex(x) else x
 
-    def absolute(x: Any) -> Any:
-        return abs(x)
-
     def reg_gamma(a: Any, x: Any) -> Any:
         return c.gammainc(a, 0, x, regularized=True)
 
@@ -225,14 +212,11 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
     def betainc(a: Any, b: Any, x: Any) -> Any:
         return c.betainc(a, b, 0, x, regularized=True)
 
-    def scaled(function: Scalar) -> Scalar:
-        return lambda order, x: function(order, x) * c.exp(-abs(x))
+    def ive(order: Any, x: Any) -> Any:
+        return c.besseli(order, x) * c.exp(-abs(x))
 
-    def spread(function: Scalar, order: int) -> Scalar:
-        return lambda x: function(order, x)
-
-    def bessel_scaled(order: int) -> Scalar:
-        return lambda x: c.besseli(order, x) * c.exp(-abs(x))
+    def kve(order: Any, x: Any) -> Any:
+        return c.besselk(order, x) * exp(x)
 
     def student(v: Any, t: Any) -> Any:
         tail = betainc(v / 2, c.mpf(0.5), v / (v + t * t)) / 2
@@ -243,7 +227,7 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "remainder": remainder, "mod": remainder, "fmod": fmod,
         "divmod": lambda x, y: (floor_divide(x, y), remainder(x, y)),
         "power": power, "float_power": power,
-        "absolute": absolute, "fabs": absolute, "sign": sign, "conjugate": conjugate,
+        "absolute": abs, "fabs": abs, "sign": sign, "conjugate": conjugate,
         "copysign": lambda x, y: -abs(x) if y < 0 else abs(x),
         "heaviside": lambda x, y: y if x == 0 else zero if x < 0 else one,
         "rint": half_even, "floor": floor, "ceil": ceil, "trunc": trunc,
@@ -285,15 +269,15 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "boxcox1p": lambda x, p: log1p(x) if p == 0 else c.expm1(p * log1p(x)) / p,
         "inv_boxcox": lambda y, p: exp(y) if p == 0 else exp(log1p(p * y) / p),
         "gammainc": reg_gamma, "gammaincc": reg_gamma_upper, "betainc": betainc,
-        "j0": spread(c.besselj, 0), "j1": spread(c.besselj, 1),
-        "y0": spread(c.bessely, 0), "y1": spread(c.bessely, 1),
-        "i0": spread(c.besseli, 0), "i1": spread(c.besseli, 1),
-        "k0": spread(c.besselk, 0), "k1": spread(c.besselk, 1),
-        "i0e": bessel_scaled(0), "i1e": bessel_scaled(1),
-        "k0e": lambda x: c.besselk(0, x) * exp(x), "k1e": lambda x: c.besselk(1, x) * exp(x),
+        "j0": partial(c.besselj, 0), "j1": partial(c.besselj, 1),
+        "y0": partial(c.bessely, 0), "y1": partial(c.bessely, 1),
+        "i0": partial(c.besseli, 0), "i1": partial(c.besseli, 1),
+        "k0": partial(c.besselk, 0), "k1": partial(c.besselk, 1),
+        "i0e": partial(ive, 0), "i1e": partial(ive, 1),
+        "k0e": partial(kve, 0), "k1e": partial(kve, 1),
         "jv": c.besselj, "yv": c.bessely, "iv": c.besseli, "kv": c.besselk,
         "jn": c.besselj, "kn": c.besselk,
-        "ive": scaled(c.besseli), "kve": lambda n, x: c.besselk(n, x) * exp(x),
+        "ive": ive, "kve": kve,
         "spherical_jn": lambda n, x: c.sqrt(c.pi / (2 * x)) * c.besselj(n + c.mpf(0.5), x),
         "exp1": c.e1, "expi": c.ei, "expn": c.expint, "spence": lambda z: c.polylog(2, 1 - z),
         "ellipk": c.ellipk, "ellipe": c.ellipe, "ellipkm1": lambda p: c.ellipk(1 - p),
@@ -309,7 +293,7 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "cosm1": lambda x: -2 * c.sin(x / 2) ** 2, "sinpi": c.sinpi, "cospi": c.cospi,
         "exprel": lambda x: one if x == 0 else c.expm1(x) / x,
         "sindg": lambda x: c.sin(x * c.pi / 180), "cosdg": lambda x: c.cos(x * c.pi / 180),
-        "sinc": sinc, "agm": c.agm, "owens_t": lambda h, a: c.quad(
+        "sinc": c.sincpi, "agm": c.agm, "owens_t": lambda h, a: c.quad(
             lambda t: c.exp(-h * h * (1 + t * t) / 2) / (1 + t * t), [0, a]
         ) / (2 * c.pi),
         "eval_legendre": c.legendre, "eval_chebyt": c.chebyt, "eval_chebyu": c.chebyu,
@@ -322,12 +306,12 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "stdtr": student,
     }  # fmt: skip
 
-    def remembered(function: Scalar) -> Scalar:
-        """SciPy's functions cost many times as much as others: none is computed twice."""
+    def cached(function: Scalar) -> Scalar:
+        """A function of SciPy's with a cache: it costs many times as much as NumPy's."""
 
-        @lru_cache(maxsize=REMEMBERED)
+        @lru_cache(maxsize=MAX_CACHED)
         def at(prec: int, *args: Any) -> Any:
-            numbers.spend(SLOW * (prec // 250 + 1))
+            numbers.spend(SPECIAL_COST * (prec // 250 + 1))
             return function(*args)
 
         return lambda *args: at(c.prec, *args)
@@ -336,7 +320,7 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
     return {
         name: scalar
         if name in exact or name in _SEVERAL
-        else domain(scalar if hasattr(np, name) else remembered(scalar))
+        else domain(scalar if hasattr(np, name) else cached(scalar))
         for name, scalar in found.items()
     }
 

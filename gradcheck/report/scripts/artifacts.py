@@ -21,8 +21,9 @@ from gradcheck.explain.probe_collector import ProbeCollector
 from gradcheck.explain.shrink import Shrunk, shown
 from gradcheck.judge.operator import CaseTruth, Unsuitable
 from gradcheck.report.scripts.point import cotangent_of, primals_of
-from gradcheck.results.finding import Finding
-from gradcheck.results.record import Kind, Part, Record, Run
+from gradcheck.results.case_result import CaseResult, Kind
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.loaded_plan import LoadedPlan
 from gradcheck.spec.selection import LOW
@@ -54,15 +55,15 @@ class Kept:
     trouble: str = ""
 
 
-def wanted(run: Run) -> list[Record]:
+def wanted(run: Run) -> list[CaseResult]:
     """The results that are kept: failing gradients of operators that no baseline knows."""
     return [
         result
         for result in run.results
-        if result.kind is Kind.OPERATOR
-        and result.part is Part.GRADIENT
-        and result.output != FORWARD
-        and result.verdict in WRONG
+        if result.case.kind is Kind.OPERATOR
+        and result.finding.part is Part.GRADIENT
+        and result.finding.name != FORWARD
+        and result.finding.verdict in WRONG
         and run.fails(result)
     ]
 
@@ -77,7 +78,7 @@ def keep(
     is left out. A file is whole, or not there.
     """
     results = wanted(run)
-    named = len({result.implementation for result in results}) > 1
+    named = len({result.case.implementation for result in results}) > 1
     names: set[str] = set()
     room, trouble = largest, ""
     try:
@@ -97,14 +98,20 @@ def keep(
     return Kept(files=len(names), of=len(results), trouble=trouble)
 
 
-def name_of(result: Record, taken: set[str], *, named: bool) -> str:
+def name_of(result: CaseResult, taken: set[str], *, named: bool) -> str:
     """The name of a result's file: "silu.default.zero.float32.x.npz", and nobody else's.
 
     What a file system might not hold is replaced; where that makes two names one, or cuts a name
     short, some digits of a hash tell them apart. With `named`, the implementation is in it.
     """
-    parts = [result.implementation] * named
-    parts += [result.op, result.dialect, result.sample, result.dtype, result.output]
+    parts = [result.case.implementation] * named
+    parts += [
+        result.case.op,
+        result.case.dialect,
+        result.case.sample,
+        result.case.dtype,
+        result.finding.name,
+    ]
     plain = PLAIN.sub("_", ".".join(parts)).lstrip(".-") or "_"
     name = f"{plain[:LONGEST]}.npz"
     exact = ".".join(parts) == plain and len(plain) <= LONGEST
@@ -114,25 +121,27 @@ def name_of(result: Record, taken: set[str], *, named: bool) -> str:
     return f"{plain[:LONGEST]}-{digest.hexdigest()}.npz"
 
 
-def _shown(ready: LoadedPlan, results: Sequence[Record]) -> Iterator[tuple[Record, Shrunk]]:
+def _shown(ready: LoadedPlan, results: Sequence[CaseResult]) -> Iterator[tuple[CaseResult, Shrunk]]:
     """Each result with the numbers behind it, where they can be had."""
     cases = {case.name: case for case in ready.plan.cases}
     bindings = {binding.name: binding for binding in ready.bindings}
     truths: dict[tuple[str, str], CaseTruth] = {}  # of one case: its gradients share it
     for result in results:
-        case = cases.get(f"{result.op}/{result.dialect}/{result.sample}")
-        binding = bindings.get(result.implementation)
+        case = cases.get(f"{result.case.op}/{result.case.dialect}/{result.case.sample}")
+        binding = bindings.get(result.case.implementation)
         if case is None or binding is None:
             continue
-        key = case.name, result.dtype
+        key = case.name, result.case.dtype
         try:
             if key not in truths:
-                truths = {key: _truth(case, result.dtype, ready.plan.convention)}
+                truths = {key: _truth(case, result.case.dtype, ready.plan.convention)}
             truth = truths[key]
-            top = result.top
+            top = result.finding.top
             row = truth.cotangents.names.index(top.cotangent) if top is not None else 0
-            finding = Finding(name=result.output, verdict=result.verdict, worst=result.worst)
-            yield result, shown(truth, finding, ProbeCollector(binding, result.dtype), row)
+            finding = Finding(
+                name=result.finding.name, verdict=result.finding.verdict, worst=result.finding.worst
+            )
+            yield result, shown(truth, finding, ProbeCollector(binding, result.case.dtype), row)
         except (Unsuitable, GradcheckError, ValueError):
             continue  # the report has said what is wrong with it
 
@@ -143,7 +152,7 @@ def _truth(case: Case, dtype: str, convention: str) -> CaseTruth:
     return CaseTruth(case, convention).at(dtype)
 
 
-def _content(result: Record, found: Shrunk) -> bytes:
+def _content(result: CaseResult, found: Shrunk) -> bytes:
     """The file: arrays by role and name, and `about`, a text in JSON."""
     arrays = {f"primal.{name}": array for name, array in primals_of(found).items()}
     arrays |= {f"cotangent.{i}": part for i, part in enumerate(cotangent_of(found))}
@@ -152,19 +161,19 @@ def _content(result: Record, found: Shrunk) -> bytes:
     return _archived(arrays)
 
 
-def _about(result: Record, found: Shrunk) -> dict[str, Any]:
-    top = result.top
+def _about(result: CaseResult, found: Shrunk) -> dict[str, Any]:
+    top = result.finding.top
     return {
-        "name": result.name,
-        "hash": result.hash,
-        "output": result.output,
-        "implementation": result.implementation,
-        "verdict": result.verdict.value,
-        "reason": result.reason,
+        "name": result.case.name,
+        "hash": result.case.hash,
+        "output": result.finding.name,
+        "implementation": result.case.implementation,
+        "verdict": result.finding.verdict.value,
+        "reason": result.finding.reason,
         "cotangent": top.cotangent if top is not None else "",
         "worst_index": list(map(int, top.index)) if top is not None else None,
         "attributes": {key: repr(value) for key, value in found.case.attrs.items()},
-        "seed": result.seed,
+        "seed": result.case.seed,
         "repro": result.repro,
     }
 

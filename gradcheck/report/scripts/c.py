@@ -22,8 +22,8 @@ from gradcheck.implementations.native.memory import Contents, slots
 from gradcheck.implementations.native.plan import Setting
 from gradcheck.report.scripts import c_pieces
 from gradcheck.report.scripts.c_calls import Statements
-from gradcheck.report.scripts.c_literal import array, declaration, number, sizes, string
-from gradcheck.report.scripts.literal import comment
+from gradcheck.report.scripts.c_pieces import array, declaration, number, sizes, string
+from gradcheck.report.scripts.pieces import comment
 from gradcheck.report.scripts.point import (
     Accepted,
     cotangent_of,

@@ -18,8 +18,8 @@ from gradcheck.implementations.native.layout import Key, Place
 from gradcheck.implementations.native.memory import Contents, fill
 from gradcheck.implementations.native.plan import Block, Holds, Plan
 from gradcheck.implementations.processes.script import Argument, Call, Kept, Pointer, Scalar
-from gradcheck.report.scripts.c_literal import array, named, number, sizes, string
-from gradcheck.report.scripts.literal import comment
+from gradcheck.report.scripts.c_pieces import array, named, number, sizes, string
+from gradcheck.report.scripts.pieces import comment
 
 Array = NDArray[Any]
 

@@ -16,7 +16,7 @@ from gradcheck.errors import UsageError
 from gradcheck.explain.shrink import Shrunk
 from gradcheck.implementations.bound import Recipe
 from gradcheck.report.scripts import pieces
-from gradcheck.report.scripts.literal import array, comment, mapping, number, value
+from gradcheck.report.scripts.pieces import array, comment, mapping, number, value
 from gradcheck.report.scripts.point import (
     Accepted,
     cotangent_of,

@@ -11,9 +11,10 @@ from gradcheck.results.baseline.entry import Baseline, Entry
 from gradcheck.results.baseline.match import Found, matched, part_of
 from gradcheck.results.baseline.max_error import largest, measured, within
 from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Record, Run
+from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import clean, number, plural, title
 from gradcheck.results.words import word as shown
@@ -75,15 +76,15 @@ def _judged(run: Run, baseline: Baseline, found: Sequence[Found]) -> _Judged:
     return judged
 
 
-def breach_of(entry: Entry, result: Record) -> Breach | None:
+def breach_of(entry: Entry, result: CaseResult) -> Breach | None:
     """Why an entry does not excuse a result that it is about; None: it does."""
-    if not result.verdict.checked:
+    if not result.finding.verdict.checked:
         return Breach.UNSUPPORTED
-    if result.verdict is Verdict.PASS:
+    if result.finding.verdict is Verdict.PASS:
         return None if entry.flaky else Breach.XPASS
-    if not entry.flaky and result.verdict.value != entry.verdict:
+    if not entry.flaky and result.finding.verdict.value != entry.verdict:
         return Breach.VERDICT
-    if entry.label and result.defect != entry.label:
+    if entry.label and result.finding.defect != entry.label:
         return Breach.CLASS
     return None if within(measured(result), entry.max_error) else Breach.WORSE
 
@@ -94,21 +95,21 @@ class _Judged:
     def __init__(self, baseline: Baseline) -> None:
         self.baseline = baseline
         self.results: dict[tuple[str, ...], Expected] = {}
-        self.breaches: dict[tuple[Entry, Breach], list[Record]] = {}
-        self.unlisted: list[Record] = []
+        self.breaches: dict[tuple[Entry, Breach], list[CaseResult]] = {}
+        self.unlisted: list[CaseResult] = []
 
-    def judge(self, result: Record, entries: Sequence[Entry]) -> None:
+    def judge(self, result: CaseResult, entries: Sequence[Entry]) -> None:
         """Hold a result against the entries that are about it."""
-        if result.verdict in BEYOND:
+        if result.finding.verdict in BEYOND:
             return
         if not entries:
-            if not result.verdict.expected:
+            if not result.finding.verdict.expected:
                 self.unlisted.append(result)
             return
         first = next((e for e in entries if breach_of(e, result) is None), entries[0])
         breach = breach_of(first, result)
         known = Known.XPASS if breach is Breach.XPASS else None
-        if breach is None and result.verdict is not Verdict.PASS:
+        if breach is None and result.finding.verdict is not Verdict.PASS:
             known = Known.XFAIL
         self.results[result.key] = Expected(
             accepted=breach is None,
@@ -134,7 +135,7 @@ class _Judged:
             yield Problem(breach=Breach.UNLISTED, file=name, line=None, says=says)
 
 
-def _says(entry: Entry, breach: Breach, results: Sequence[Record]) -> str:
+def _says(entry: Entry, breach: Breach, results: Sequence[CaseResult]) -> str:
     """What is wrong between an entry and results that it does not excuse, and what to change."""
     those, several = _those(results), len(results) > 1
     be = "are" if several else "is"
@@ -143,13 +144,13 @@ def _says(entry: Entry, breach: Breach, results: Sequence[Record]) -> str:
             f"{those} {'pass' if several else 'passes'} now: remove the entry, or narrow its match"
         )
     if breach is Breach.UNSUPPORTED:
-        why = f" ({clean(results[0].reason)})" if results[0].reason else ""
-        return f"{those} {be} {shown(results[0].verdict)} now{why}: remove the entry"
+        why = f" ({clean(results[0].finding.reason)})" if results[0].finding.reason else ""
+        return f"{those} {be} {shown(results[0].finding.verdict)} now{why}: remove the entry"
     if breach is Breach.VERDICT:
-        got = ", ".join(sorted({shown(r.verdict) for r in results}))
+        got = ", ".join(sorted({shown(r.finding.verdict) for r in results}))
         return f"{those} {be} {got}, not {entry.verdict}: fix it, or change `verdict`"
     if breach is Breach.CLASS:
-        got = ", ".join(sorted({r.defect or UNKNOWN for r in results}))
+        got = ", ".join(sorted({r.finding.defect or UNKNOWN for r in results}))
         return f"{those} {be} of class {got}, not {entry.label}: look again, or change `class`"
     error, most = largest(results) or 0.0, entry.max_error or 0.0
     have = "have relative errors up to" if several else "has a relative error of"
@@ -159,7 +160,7 @@ def _says(entry: Entry, breach: Breach, results: Sequence[Record]) -> str:
     )
 
 
-def _those(results: Sequence[Record]) -> str:
+def _those(results: Sequence[CaseResult]) -> str:
     """Results by name; of several the first, and how many there are."""
     named = "; ".join(title(result) for result in results[:NAMED])
     more = "; …" if len(results) > NAMED else ""
@@ -223,7 +224,7 @@ def _older(run: Run, baseline: Baseline) -> Iterator[str]:
 
 def _broad(found: Sequence[Found], baseline: Baseline) -> Iterator[str]:
     for one in found:
-        count = len({result.name for result in one.results})
+        count = len({result.case.name for result in one.results})
         if count > MANY:
             where = baseline.where(one.entry)
             yield f"{where}: matches {count} cases; narrow its match: it hides what is new in them"

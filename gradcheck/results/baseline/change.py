@@ -15,7 +15,8 @@ from gradcheck.results.baseline.file import parsed
 from gradcheck.results.baseline.match import Found, is_empty, matched
 from gradcheck.results.baseline.max_error import allowance, largest
 from gradcheck.results.baseline.scope import Scope
-from gradcheck.results.record import Record, Run
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import clean, number, plural, subject
 
@@ -95,41 +96,47 @@ def pruned(run: Run, text: str, baseline: Baseline, scope: Scope) -> Change:
     return Change(text=text, done=tuple(reversed(done)), refused=tuple(reversed(refused)))
 
 
-def listed(run: Run, results: Sequence[Record], scope: Scope) -> Iterator[Entry]:
+def listed(run: Run, results: Sequence[CaseResult], scope: Scope) -> Iterator[Entry]:
     """Entries for failures: one for all samples of a gradient, if all of them fail alike."""
-    several = len({r.implementation for r in run.results}) > 1
-    empty = {(r.implementation, r.name, subject(r.output, r.part))
+    several = len({r.case.implementation for r in run.results}) > 1
+    empty = {(r.case.implementation, r.case.name, subject(r.finding.name, r.finding.part))
              for r in run.results if is_empty(r)}  # fmt: skip
-    groups: dict[tuple[str, ...], list[Record]] = {}
+    groups: dict[tuple[str, ...], list[CaseResult]] = {}
     for r in results:
-        output = subject(r.output, r.part)
-        kind = (r.verdict.value, r.defect)
-        groups.setdefault((r.implementation, r.op, r.dialect, r.dtype, output, *kind), []).append(r)
+        output = subject(r.finding.name, r.finding.part)
+        kind = (r.finding.verdict.value, r.finding.defect)
+        groups.setdefault(
+            (r.case.implementation, r.case.op, r.case.dialect, r.case.dtype, output, *kind), []
+        ).append(r)
     for (who, op, dialect, dtype, output, *_), of_one in groups.items():
         when = f"implementation == {who!r}" if several else ""
         glob = "/".join([*map(_literal, (op, dialect)), "*", _literal(dtype)])
-        names = {r.name for r in of_one}
+        names = {r.case.name for r in of_one}
         others = {*scope.reached(glob)} - names
         alike = all((who, name, output) in empty for name in others)
         everywhere = alike and not scope.missed(glob)
         if everywhere and 1 < len(names) <= MANY:
             yield _entry(glob, of_one, when)
         else:
-            yield from (_entry("/".join(map(_literal, r.name.split("/"))), [r], when)
+            yield from (_entry("/".join(map(_literal, r.case.name.split("/"))), [r], when)
                         for r in of_one)  # fmt: skip
 
 
-def _entry(glob: str, results: Sequence[Record], when: str) -> Entry:
+def _entry(glob: str, results: Sequence[CaseResult], when: str) -> Entry:
     first, error = results[0], largest(results)
     measurable = error is not None and 0 < error < math.inf
-    told = first.diagnosis.says if first.diagnosis is not None else first.reason
-    reason = clean(told or first.reason)[:LONGEST] or "not looked into yet"
+    told = (
+        first.finding.diagnosis.says
+        if first.finding.diagnosis is not None
+        else first.finding.reason
+    )
+    reason = clean(told or first.finding.reason)[:LONGEST] or "not looked into yet"
     return Entry(
         line=0,
         match=glob,
-        output=subject(first.output, first.part),
-        verdict=first.verdict.value,
-        label=first.defect,
+        output=subject(first.finding.name, first.finding.part),
+        verdict=first.finding.verdict.value,
+        label=first.finding.defect,
         max_error=allowance(error) if measurable and error is not None else None,
         when=when,
         reason=reason,
@@ -137,19 +144,19 @@ def _entry(glob: str, results: Sequence[Record], when: str) -> Entry:
 
 
 def _changes(
-    entry: Entry, failing: Sequence[Record]
+    entry: Entry, failing: Sequence[CaseResult]
 ) -> Iterator[tuple[str, str | float | None, str | float]]:
     """What an entry says otherwise than the failures that it is about: key, old and new value.
 
     What differs among them stays: the gate says of it what is wrong, and the user which is meant.
     """
-    verdicts = {r.verdict.value for r in failing}
+    verdicts = {r.finding.verdict.value for r in failing}
     if len(verdicts) != 1:
         return
     (verdict,) = verdicts
     if verdict != entry.verdict and not entry.flaky and entry.max_error is None:
         yield "verdict", entry.verdict, verdict
-    labels = {r.defect for r in failing}
+    labels = {r.finding.defect for r in failing}
     if entry.label and len(labels) == 1 and not labels & {entry.label, ""}:
         yield "class", entry.label, labels.pop()
     error = largest(failing)
@@ -160,13 +167,13 @@ def _changes(
 def _mended(found: Found) -> str:
     """That everything which an entry is about passes now; empty where it does not."""
     ok = bool(found.results) and not found.asleep and not found.entry.flaky
-    if not ok or not all(r.verdict is Verdict.PASS for r in found.results):
+    if not ok or not all(r.finding.verdict is Verdict.PASS for r in found.results):
         return ""
     return f"passes now ({plural(len(found.results), 'result')})"
 
 
-def _excusable(result: Record) -> bool:
-    return not result.verdict.expected and result.verdict not in BEYOND
+def _excusable(result: CaseResult) -> bool:
+    return not result.finding.verdict.expected and result.finding.verdict not in BEYOND
 
 
 def _literal(part: str) -> str:

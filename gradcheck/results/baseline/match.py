@@ -10,7 +10,9 @@ from typing import Final
 from gradcheck.results.baseline import condition
 from gradcheck.results.baseline.entry import Baseline, Entry
 from gradcheck.results.baseline.scope import Names
-from gradcheck.results.record import Part, Record, Run
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.finding import Part
+from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import subject
 
@@ -27,7 +29,7 @@ class Found:
     """
 
     entry: Entry
-    results: list[Record] = field(default_factory=list)
+    results: list[CaseResult] = field(default_factory=list)
     asleep: int = 0
     unasked: int = 0
     outputs: dict[str, Part] = field(default_factory=dict)
@@ -35,10 +37,10 @@ class Found:
 
 def matched(run: Run, baseline: Baseline) -> list[Found]:
     """What there is to each entry, in the file's order."""
-    by_name: dict[str, dict[str, list[Record]]] = {}
+    by_name: dict[str, dict[str, list[CaseResult]]] = {}
     for result in run.results:
-        of_name = by_name.setdefault(result.name, {})
-        of_name.setdefault(result.implementation, []).append(result)
+        of_name = by_name.setdefault(result.case.name, {})
+        of_name.setdefault(result.case.implementation, []).append(result)
     names = Names(by_name)
     return [
         _found(entry, {name: by_name[name] for name in names.matching(entry.match)}, run)
@@ -46,14 +48,16 @@ def matched(run: Run, baseline: Baseline) -> list[Found]:
     ]
 
 
-def _found(entry: Entry, by_name: Mapping[str, Mapping[str, list[Record]]], run: Run) -> Found:
+def _found(entry: Entry, by_name: Mapping[str, Mapping[str, list[CaseResult]]], run: Run) -> Found:
     """What there is to an entry, of the results of cases that it matches."""
     found = Found(entry=entry)
     for name in by_name:
         for results in by_name[name].values():
-            found.outputs.update((subject(r.output, r.part), r.part) for r in results)
+            found.outputs.update(
+                (subject(r.finding.name, r.finding.part), r.finding.part) for r in results
+            )
             for result in meant(entry, results):
-                if result.verdict is Verdict.SKIP:
+                if result.finding.verdict is Verdict.SKIP:
                     found.unasked += 1
                 elif condition.holds(entry.when, circumstances(run, result)):
                     found.results.append(result)
@@ -64,13 +68,13 @@ def _found(entry: Entry, by_name: Mapping[str, Mapping[str, list[Record]]], run:
     return found
 
 
-def is_empty(result: Record) -> bool:
+def is_empty(result: CaseResult) -> bool:
     """Whether a pass compared nothing: arrays without elements say nothing of a failure."""
-    counted = result.part not in (Part.CONTRACT, Part.TRAINING)
-    return counted and result.verdict is Verdict.PASS and not result.compared
+    counted = result.finding.part not in (Part.CONTRACT, Part.TRAINING)
+    return counted and result.finding.verdict is Verdict.PASS and not result.finding.compared
 
 
-def meant(entry: Entry, results: Sequence[Record]) -> list[Record]:
+def meant(entry: Entry, results: Sequence[CaseResult]) -> list[CaseResult]:
     """Which results of one case an entry is about that matches the case.
 
     Where the call as a whole has a result (a crash) and its gradients have none, that is about
@@ -79,14 +83,14 @@ def meant(entry: Entry, results: Sequence[Record]) -> list[Record]:
     named = [r for r in results if _names(entry, r)]
     if named or part_of(entry) is not Part.GRADIENT:
         return named
-    plain = [r for r in results if r.part is Part.GRADIENT]
-    return plain if entry.output == CALL else [r for r in plain if r.output == CALL]
+    plain = [r for r in results if r.finding.part is Part.GRADIENT]
+    return plain if entry.output == CALL else [r for r in plain if r.finding.name == CALL]
 
 
-def _names(entry: Entry, result: Record) -> bool:
+def _names(entry: Entry, result: CaseResult) -> bool:
     """Whether an entry's output means that of a result, by the name in reports or its own."""
-    shown = subject(result.output, result.part)
-    own = result.part is Part.GRADIENT and entry.output == result.output
+    shown = subject(result.finding.name, result.finding.part)
+    own = result.finding.part is Part.GRADIENT and entry.output == result.finding.name
     return own or entry.output == shown or fnmatchcase(shown, entry.output)
 
 
@@ -96,10 +100,10 @@ def part_of(entry: Entry) -> Part:
     return next((p for p in parts if entry.output.startswith(p.value)), Part.GRADIENT)
 
 
-def circumstances(run: Run, result: Record) -> condition.Circumstances:
+def circumstances(run: Run, result: CaseResult) -> condition.Circumstances:
     """What a condition may ask about a result."""
     return condition.Circumstances(
-        dtype=result.dtype,
-        implementation=result.implementation,
-        version=run.header.versions.get(result.implementation, ""),
+        dtype=result.case.dtype,
+        implementation=result.case.implementation,
+        version=run.header.versions.get(result.case.implementation, ""),
     )

@@ -12,25 +12,25 @@ from gradcheck.results.words import relative
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gradcheck.results.record import Record
+    from gradcheck.results.case_result import CaseResult
 
 ROOM: Final = Decimal("1.5")
 """What an entry allows, in multiples of what was measured."""
 DIGITS: Final = 2
 
 
-def measured(result: Record) -> float | None:
+def measured(result: CaseResult) -> float | None:
     """The relative error of a failure's worst element, as reports print it.
 
     Infinite where it is no number; None where nothing was compared (a crash, a property).
     """
-    if result.verdict is not Verdict.FAIL or result.top is None:
+    if result.finding.verdict is not Verdict.FAIL or result.finding.top is None:
         return None
-    ratios = relative(result.top)
+    ratios = relative(result.finding.top)
     return math.inf if ratios is None or math.isnan(ratios[0]) else ratios[0]
 
 
-def largest(results: Iterable[Record]) -> float | None:
+def largest(results: Iterable[CaseResult]) -> float | None:
     """The largest error of several results; None where none has one."""
     return max((error for r in results if (error := measured(r)) is not None), default=None)
 

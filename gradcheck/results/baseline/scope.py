@@ -12,7 +12,7 @@ from gradcheck.spec.selection import CERTIFIED, DTYPES, LOW
 
 if TYPE_CHECKING:
     from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.spec.suite import Suite
 
 
@@ -44,7 +44,7 @@ class Scope:
     def of(cls, suite: Suite, baseline: Baseline, run: Run) -> Scope:
         """What a baseline is about: the dtypes that it names, or the usual ones, and the run's."""
         usual = {*(baseline.dtypes or DTYPES), *run.header.dtypes}
-        return cls(suite, usual, (result.name for result in run.results))
+        return cls(suite, usual, (result.case.name for result in run.results))
 
     def reached(self, glob: str) -> list[str]:
         """The names that match, of the cases that the run reached."""

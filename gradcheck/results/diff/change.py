@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gradcheck.results.record import Record, Run
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import Run
 
 
 class Mark(StrEnum):
@@ -51,9 +52,9 @@ class Change:
     """
 
     mark: Mark
-    of: Record
-    old: Record | None
-    new: Record | None
+    of: CaseResult
+    old: CaseResult | None
+    new: CaseResult | None
     worse: bool
     why: str = ""
 

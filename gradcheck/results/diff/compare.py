@@ -14,7 +14,8 @@ from gradcheck.results.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
 
 FACTOR: Final = 2.0
 """What an error has to grow by, unless somebody says otherwise."""
@@ -23,7 +24,7 @@ WHOLE: Final = ("vjp", "gradients", "update", "forward", "loss")
 NUMBERS: Final = (Verdict.PASS, Verdict.FAIL, Verdict.MISSING, Verdict.INCONCLUSIVE)
 """What is said of one gradient; any other verdict ended the judgement of its case."""
 
-Named = dict[tuple[str, str, int], "Record"]
+Named = dict[tuple[str, str, int], "CaseResult"]
 """The results of one case: part and output, and which of those that share them."""
 
 
@@ -73,28 +74,28 @@ def compared(old: Side, new: Side, pairs: Mapping[str, str], factor: float = FAC
 def of(side: Side, names: Iterable[str]) -> Side:
     """What a side says of these implementations alone."""
     kept = tuple(names)
-    results = tuple(r for r in side.run.results if r.implementation in kept)
+    results = tuple(r for r in side.run.results if r.case.implementation in kept)
     if len(results) == len(side.run.results):
         return side
     header = replace(side.run.header, implementations=kept)
     return replace(side, run=replace(side.run, header=header, results=results))
 
 
-def _cases(run: Run, renamed: Mapping[str, str]) -> dict[tuple[str, str], list[Record]]:
+def _cases(run: Run, renamed: Mapping[str, str]) -> dict[tuple[str, str], list[CaseResult]]:
     """The results of each case, under the new run's name of its implementation."""
-    found: dict[tuple[str, str], list[Record]] = {}
+    found: dict[tuple[str, str], list[CaseResult]] = {}
     for result in run.results:
-        if result.implementation in renamed:
-            key = (renamed[result.implementation], result.name)
+        if result.case.implementation in renamed:
+            key = (renamed[result.case.implementation], result.case.name)
             found.setdefault(key, []).append(result)
     return found
 
 
-def _named(results: Iterable[Record]) -> Named:
+def _named(results: Iterable[CaseResult]) -> Named:
     found: Named = {}
     seen: Counter[tuple[str, str]] = Counter()
     for result in results:
-        name = (result.part.value, result.output)
+        name = (result.finding.part.value, result.finding.name)
         found[*name, seen[name]] = result
         seen[name] += 1
     return found
@@ -104,9 +105,9 @@ def _named(results: Iterable[Record]) -> Named:
 class _Pair:
     """What is held against each other, of the result `of`."""
 
-    of: Record
-    old: Record | None
-    new: Record | None
+    of: CaseResult
+    old: CaseResult | None
+    new: CaseResult | None
 
 
 class _Case:
@@ -153,7 +154,7 @@ class _Case:
         assert old is not None
         assert new is not None
         spoilt = any(
-            side.verdict is Verdict.SKIP and self._spoilt(side, others)
+            side.finding.verdict is Verdict.SKIP and self._spoilt(side, others)
             for side, others in ((old, self.old), (new, self.new))
         )
         return both(old, new, pair.of, factor, spoilt=spoilt)
@@ -165,30 +166,35 @@ class _Case:
         return alone(pair.of, old, new, of_old=of_old, spoilt=spoilt)
 
     @staticmethod
-    def _spoilt(result: Record, others: Named) -> bool:
+    def _spoilt(result: CaseResult, others: Named) -> bool:
         """Whether a property of a contract could not be asked, as its case fails."""
-        return result.part is Part.CONTRACT and any(
-            r.part is not Part.CONTRACT and not r.verdict.expected for r in others.values()
+        return result.finding.part is Part.CONTRACT and any(
+            r.finding.part is not Part.CONTRACT and not r.finding.verdict.expected
+            for r in others.values()
         )
 
 
-def _whole(results: Iterable[Record]) -> Record | None:
+def _whole(results: Iterable[CaseResult]) -> CaseResult | None:
     """The result that stands for all others of its case, if there is one."""
     found = [
         r
         for r in results
-        if r.output in WHOLE and r.part is not Part.CONTRACT and r.verdict not in NUMBERS
+        if r.finding.name in WHOLE
+        and r.finding.part is not Part.CONTRACT
+        and r.finding.verdict not in NUMBERS
     ]
-    return min(found, key=lambda r: WHOLE.index(r.output), default=None)
+    return min(found, key=lambda r: WHOLE.index(r.finding.name), default=None)
 
 
-def _stands_for(whole: Record | None, result: Record) -> bool:
+def _stands_for(whole: CaseResult | None, result: CaseResult) -> bool:
     """Whether a result that a run lacks is told by what it has of the whole case."""
-    return whole is not None and (result.part is not Part.CONTRACT or not whole.verdict.checked)
+    return whole is not None and (
+        result.finding.part is not Part.CONTRACT or not whole.finding.verdict.checked
+    )
 
 
 def implementations(run: Run) -> Sequence[str]:
     """The implementations of a run, those without results too."""
     return tuple(
-        dict.fromkeys([*run.header.implementations, *(r.implementation for r in run.results)])
+        dict.fromkeys([*run.header.implementations, *(r.case.implementation for r in run.results)])
     )

@@ -8,7 +8,8 @@ from gradcheck.results.diff.change import Change, Mark
 from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
 
 SHARE: Final = 0.1
 """Of the bound: a change of an error that is no larger is none."""
@@ -17,7 +18,7 @@ DEAD: Final = (Verdict.CRASH, Verdict.TIMEOUT)
 
 
 def both(
-    old: Record, new: Record, of: Record, factor: float, *, spoilt: bool = False
+    old: CaseResult, new: CaseResult, of: CaseResult, factor: float, *, spoilt: bool = False
 ) -> Change | None:
     """What became of a result that both runs have; None where nothing did.
 
@@ -29,29 +30,29 @@ def both(
     if mark is None:
         return None
     if mark is Mark.NOT_REACHED:
-        why = (new if new.verdict is Verdict.NOTRUN else old).reason
+        why = (new if new.finding.verdict is Verdict.NOTRUN else old).finding.reason
     elif spoilt and mark in (Mark.SUPPORT_LOST, Mark.SUPPORT_GAINED):
         mark, why = Mark.NOT_REACHED, SPOILT
     return Change(mark=mark, of=of, old=old, new=new, worse=_worse(mark, old, new), why=why)
 
 
-def unlike(old: Record, new: Record) -> str:
+def unlike(old: CaseResult, new: CaseResult) -> str:
     """Why two results are not of the same case; empty where they are.
 
     >>> from types import SimpleNamespace as R
     >>> unlike(R(seed=0, hash="a1b2"), R(seed=1, hash="c3d4"))
     'seed 0, now 1'
     """
-    if old.seed != new.seed:
-        return f"seed {old.seed}, now {new.seed}"
-    if old.hash != new.hash:
+    if old.case.seed != new.case.seed:
+        return f"seed {old.case.seed}, now {new.case.seed}"
+    if old.case.hash != new.case.hash:
         return "the case changed its meaning: its hash is another"
     return ""
 
 
-def _mark(old: Record, new: Record, factor: float) -> Mark | None:
+def _mark(old: CaseResult, new: CaseResult, factor: float) -> Mark | None:
     """How one verdict follows another of the same case."""
-    before, after = old.verdict, new.verdict
+    before, after = old.finding.verdict, new.finding.verdict
     if (before is Verdict.NOTRUN) is not (after is Verdict.NOTRUN):
         return Mark.NOT_REACHED
     if not after.expected:
@@ -67,11 +68,11 @@ def _mark(old: Record, new: Record, factor: float) -> Mark | None:
     return _moved(old, new, factor) if before.checked else Mark.SUPPORT_GAINED
 
 
-def _failing(old: Record, new: Record, factor: float) -> Mark:
+def _failing(old: CaseResult, new: CaseResult, factor: float) -> Mark:
     """What became of a failure that is one still: what is worse goes before what is other."""
     moved = _moved(old, new, factor)
-    classes = old.defect, new.defect
-    if old.verdict is not new.verdict:
+    classes = old.finding.defect, new.finding.defect
+    if old.finding.verdict is not new.finding.verdict:
         return Mark.OTHERWISE
     if moved is Mark.ERROR_GREW:
         return moved
@@ -80,11 +81,11 @@ def _failing(old: Record, new: Record, factor: float) -> Mark:
     return moved or Mark.STILL_FAILING
 
 
-def _moved(old: Record, new: Record, factor: float) -> Mark | None:
+def _moved(old: CaseResult, new: CaseResult, factor: float) -> Mark | None:
     """Whether an error grew or shrank beyond the factor; what is no number is infinite."""
-    if old.top is None or new.top is None:
+    if old.finding.top is None or new.finding.top is None:
         return None
-    before, after = old.times_bound, new.times_bound
+    before, after = old.finding.times_bound, new.finding.times_bound
     if _beyond(before, after, factor):
         return Mark.ERROR_GREW
     return Mark.IMPROVED if _beyond(after, before, factor) else None
@@ -95,15 +96,15 @@ def _beyond(less: float, more: float, factor: float) -> bool:
     return more / factor > less and more - less > SHARE
 
 
-def _worse(mark: Mark, old: Record, new: Record) -> bool:
+def _worse(mark: Mark, old: CaseResult, new: CaseResult) -> bool:
     """A failure that is not known to have been one is worse, and so is less evidence."""
     if mark in (Mark.NEWLY_CRASHING, Mark.ERROR_GREW, Mark.SUPPORT_LOST):
         return True
-    unknown = old.verdict.expected or old.verdict is Verdict.NOTRUN
-    return mark is not Mark.STILL_FAILING and unknown and not new.verdict.expected
+    unknown = old.finding.verdict.expected or old.finding.verdict is Verdict.NOTRUN
+    return mark is not Mark.STILL_FAILING and unknown and not new.finding.verdict.expected
 
 
-def alone(result: Record, old: Run, new: Run, *, of_old: bool, spoilt: bool) -> Change:
+def alone(result: CaseResult, old: Run, new: Run, *, of_old: bool, spoilt: bool) -> Change:
     """What it means that only one run has a result: the old one, if `of_old`.
 
     `spoilt` says that the other run failed at the whole case, so that nothing else was asked.
@@ -113,8 +114,8 @@ def alone(result: Record, old: Run, new: Run, *, of_old: bool, spoilt: bool) -> 
     name = "new" if of_old else "old"
     if spoilt:
         mark, why = Mark.NOT_REACHED, SPOILT
-    elif result.dtype not in other.header.dtypes:
-        mark, why = Mark.NOT_COMPARABLE, f"the {name} run has no {result.dtype}"
+    elif result.case.dtype not in other.header.dtypes:
+        mark, why = Mark.NOT_COMPARABLE, f"the {name} run has no {result.case.dtype}"
     elif other.header.suite != mine.header.suite:
         mark, why = Mark.NOT_COMPARABLE, f"the {name} run is of the suite {other.header.suite}"
     elif other.header.shard not in ("", mine.header.shard):
@@ -127,6 +128,6 @@ def alone(result: Record, old: Run, new: Run, *, of_old: bool, spoilt: bool) -> 
         of=result,
         old=result if of_old else None,
         new=None if of_old else result,
-        worse=lost if of_old else not result.verdict.expected,
+        worse=lost if of_old else not result.finding.verdict.expected,
         why=why,
     )

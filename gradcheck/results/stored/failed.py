@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.system.reading import contents
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 FOLDER: Final = ".gradcheck_cache"
 FILE: Final = "failed.json"
@@ -57,8 +57,8 @@ def after(failed: Failed, run: Run) -> dict[str, list[str]]:
     """What is known after a run: what it did not reach stays as it was."""
     reached: dict[str, dict[str, bool]] = {}
     for result in run.results:
-        names = reached.setdefault(result.implementation, {})
-        names[result.name] = names.get(result.name, False) or not run.accepts(result)
+        names = reached.setdefault(result.case.implementation, {})
+        names[result.case.name] = names.get(result.case.name, False) or not run.accepts(result)
     now = {whose: [*names] for whose, names in failed.items()}
     for whose, names in reached.items():
         before = [name for name in now.get(whose, ()) if name not in names]

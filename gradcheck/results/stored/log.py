@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gradcheck.results.record import Run
+from gradcheck.results.run import Run
 from gradcheck.results.stored.plain import (
     dumped,
     expectation,
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-    from gradcheck.results.record import Header, Record
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Header
 
 
 class Stream(Protocol):
@@ -60,7 +61,7 @@ class Lines:
             plain["baseline"] = named(run.gate)
         return self._line("header", plain)
 
-    def result(self, run: Run, result: Record) -> bytes:
+    def result(self, run: Run, result: CaseResult) -> bytes:
         """The line of a result."""
         known = replace(run, gate=None) if is_late(result) else run
         return self._line("result", result_dict(known, result))
@@ -78,12 +79,12 @@ class Lines:
         return line
 
 
-def is_late(result: Record) -> bool:
+def is_late(result: CaseResult) -> bool:
     """Whether what a baseline says of a result is known at the end of a run alone.
 
     Of a pass that compared nothing: an entry is about it only if it is about nothing that did.
     """
-    return result.verdict is Verdict.PASS and not result.compared
+    return result.finding.verdict is Verdict.PASS and not result.finding.compared
 
 
 def _late(run: Run) -> Iterator[dict[str, Any]]:
@@ -92,10 +93,10 @@ def _late(run: Run) -> Iterator[dict[str, Any]]:
         found = run.expected(result) if is_late(result) else None
         if found is not None:
             yield {
-                "implementation": result.implementation,
-                "name": result.name,
-                "part": result.part.value,
-                "output": result.output,
+                "implementation": result.case.implementation,
+                "name": result.case.name,
+                "part": result.finding.part.value,
+                "output": result.finding.name,
                 "expectation": expectation(run, result),
                 "known": known_dict(found),
             }
@@ -110,7 +111,7 @@ def whole(run: Run) -> Iterator[bytes]:
     yield lines.footer(run)
 
 
-def by_case(run: Run) -> list[Record]:
+def by_case(run: Run) -> list[CaseResult]:
     """The results case by case, as they came; a run has them by implementation."""
     order: dict[tuple[str, ...], int] = {}
     for result in run.results:
@@ -120,15 +121,15 @@ def by_case(run: Run) -> list[Record]:
     return ordered if back == [*run.results] else [*run.results]  # whose order is its own
 
 
-def by_implementation(header: Header) -> Callable[[Record], int]:
+def by_implementation(header: Header) -> Callable[[CaseResult], int]:
     """Where the implementation of a result stands in a run."""
     order = {name: place for place, name in enumerate(header.implementations)}
-    return lambda result: order.get(result.implementation, len(order))
+    return lambda result: order.get(result.case.implementation, len(order))
 
 
-def case_of(result: Record) -> tuple[str, ...]:
+def case_of(result: CaseResult) -> tuple[str, ...]:
     """The case that a result is of."""
-    return result.kind, result.op, result.dialect, result.sample
+    return result.case.kind, result.case.op, result.case.dialect, result.case.sample
 
 
 class Log:
@@ -162,14 +163,14 @@ class Log:
         with _undisturbed():
             self._write(self._lines.header(self._run))
 
-    def sees(self, results: Sequence[Record]) -> str:
+    def sees(self, results: Sequence[CaseResult]) -> str:
         """A line per result, on its way to the disk before the next case is judged."""
         assert self._run is not None, "a log begins with a header"
         if self._stream is not None and results:
             self._add(self._held(replace(self._run, results=tuple(results))), results)
         return ""
 
-    def _add(self, run: Run, results: Sequence[Record]) -> None:
+    def _add(self, run: Run, results: Sequence[CaseResult]) -> None:
         with _undisturbed():
             for result in results:
                 if self._write(self._lines.result(run, result)):

@@ -15,7 +15,7 @@ from typing import IO, Any, Final, Generic, NoReturn, TypeVar
 
 import msgspec
 
-from gradcheck.results.record import SCHEMA
+from gradcheck.results.run import SCHEMA
 
 BEGIN: Final = b'{"header"'
 """How a log begins."""

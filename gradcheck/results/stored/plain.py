@@ -11,22 +11,23 @@ import msgspec
 
 from gradcheck.results import printed
 from gradcheck.results.expectation import Known
+from gradcheck.results.stored.described import FIELDS
 from gradcheck.spec.label import LABELS
 
 if TYPE_CHECKING:
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.expectation import Expected, Gate
     from gradcheck.results.finding import Certificate, Diagnosis
-    from gradcheck.results.record import Header, Record, Run
+    from gradcheck.results.run import Header, Run
 
 
-def result_dict(run: Run, result: Record) -> dict[str, Any]:
+def result_dict(run: Run, result: CaseResult) -> dict[str, Any]:
     """A result of a run as plain data, with the field names that the JSON report promises."""
-    top = result.top
-    plain = _plain(result)
+    top = result.finding.top
+    finding = result.finding
+    plain = {**_plain(finding), "output": finding.name, "repro": result.repro}
+    plain |= _plain(result.case)
     plain.update(
-        verdict=result.verdict.value,
-        kind=result.kind.value,
-        part=result.part.value,
         expectation=expectation(run, result),
         known=known_dict(run.expected(result)),
         error=top.error if top else None,
@@ -36,15 +37,15 @@ def result_dict(run: Run, result: Record) -> dict[str, Any]:
         worst_index=list(top.index) if top else None,
         got=top.got if top else None,
         want=top.want if top else None,
-        reason=result.reason or None,
-        diagnosis=_diagnosis(result.diagnosis),
-        printed="\n".join(printed.lines(result.printed)) if result.printed else "",
-        certificate=_certificate(result.certificate),
+        reason=finding.reason or None,
+        diagnosis=_diagnosis(finding.diagnosis),
+        printed="\n".join(printed.lines(finding.printed)) if finding.printed else "",
+        certificate=_certificate(finding.certificate),
     )
-    return plain
+    return {name: plain[name] for name in FIELDS["Result"]}
 
 
-def expectation(run: Run, result: Record) -> str:
+def expectation(run: Run, result: CaseResult) -> str:
     """Whether the gate accepts a result."""
     return "ok" if run.accepts(result) else "unexpected"
 

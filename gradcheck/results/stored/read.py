@@ -9,9 +9,10 @@ from typing import Any, BinaryIO, Final, TypeVar
 import msgspec
 
 from gradcheck.errors import UsageError
+from gradcheck.results.case_result import CaseId, CaseResult
 from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
-from gradcheck.results.finding import Certificate, Part
-from gradcheck.results.record import Header, Record, Run, digest_of
+from gradcheck.results.finding import Certificate, Finding, Part
+from gradcheck.results.run import Header, Run, digest_of
 from gradcheck.results.stored.log import by_implementation
 from gradcheck.results.stored.parts import Damaged, Other, Parts, Plain, parts
 from gradcheck.results.words import clean
@@ -87,6 +88,18 @@ class _Certificate(msgspec.Struct, kw_only=True):
     impostors: tuple[str, ...] = ()
     tolerated: tuple[str, ...] = ()
 
+    @property
+    def certificate(self) -> Certificate:
+        names = self.impostors or (UNNAMED,) * self.rejected
+        return Certificate(rejected=names, blind=self.blind, tolerated=self.tolerated)
+
+
+class _Whole(msgspec.Struct, kw_only=True):
+    """What a result says beside its case and its finding."""
+
+    output: str
+    repro: str
+
 
 class _Footer(msgspec.Struct, kw_only=True):
     """What a footer says that the results do not."""
@@ -137,10 +150,10 @@ class _Reader:
 
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
-        self._certificates: dict[Certificate, Certificate] = {}
-        self._known: list[tuple[Record, Any, Any]] = []
+        self._equal: dict[Any, Any] = {}
+        self._known: list[tuple[CaseResult, Any, Any]] = []
 
-    def result(self, plain: Plain) -> Record:
+    def result(self, plain: Plain) -> CaseResult:
         """The record of a result."""
         for name in SHARED:
             word = plain.get(name)
@@ -151,12 +164,12 @@ class _Reader:
             word = miss.get("cotangent") if isinstance(miss, dict) else None
             if isinstance(word, str):
                 miss["cotangent"] = self._words.setdefault(word, word)
-        record = result_of(plain, self._certificates)
+        record = result_of(plain, self._equal)
         if plain.get("known") is not None:
             self._known.append((record, plain["known"], plain.get("expectation")))
         return record
 
-    def run(self, found: Parts[Record]) -> Run:
+    def run(self, found: Parts[CaseResult]) -> Run:
         """The run of all results."""
         header = _convert(found.header, Header)
         if found.fault is not None:
@@ -211,19 +224,24 @@ def _so_far(named: _Named | None) -> _Baseline | None:
     return _Baseline(file=named.file, sha256=named.sha256, problems=(), warnings=())
 
 
-def result_of(plain: Plain, certificates: dict[Certificate, Certificate] | None = None) -> Record:
-    """A result, without what is derived from the rest; equal `certificates` are one object."""
-    kept = {**plain, "reason": plain.get("reason") or "", "certificate": None}
-    if isinstance(kept.get("diagnosis"), str):  # older reports call the reason so
-        kept.update(reason=kept["diagnosis"], diagnosis=None)
+def result_of(plain: Plain, equal: dict[Any, Any] | None = None) -> CaseResult:
+    """A result, without what is derived from the rest.
+
+    `equal` keeps cases and certificates, so that those of several results are one object.
+    """
+    equal = {} if equal is None else equal
+    found = {**plain, "reason": plain.get("reason") or "", "certificate": None}
+    if isinstance(found.get("diagnosis"), str):  # older reports call the reason so
+        found.update(reason=found["diagnosis"], diagnosis=None)
     if plain.get("certificate") is not None:
-        counted = _convert(plain["certificate"], _Certificate)
-        names = counted.impostors or (UNNAMED,) * counted.rejected
-        found = Certificate(rejected=names, blind=counted.blind, tolerated=counted.tolerated)
-        kept["certificate"] = (
-            found if certificates is None else certificates.setdefault(found, found)
-        )
-    return _convert(kept, Record, strict=False)  # "nan" is a number
+        certificate = _convert(plain["certificate"], _Certificate).certificate
+        found["certificate"] = equal.setdefault(certificate, certificate)
+    whole, case = _convert(plain, _Whole), _convert(plain, CaseId)
+    return CaseResult(
+        case=equal.setdefault(case, case),
+        finding=_convert({**found, "name": whole.output}, Finding, strict=False),  # "nan" is one
+        repro=whole.repro,
+    )
 
 
 def _convert(plain: Any, kind: type[T], *, strict: bool = True) -> T:

@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from gradcheck.results import finding
+from gradcheck.results.case_result import CaseId, CaseResult
 from gradcheck.results.expectation import Breach, Known
-from gradcheck.results.record import SCHEMA, Footer, Header, Record
+from gradcheck.results.run import SCHEMA, Footer, Header
 from gradcheck.results.stored import described
 
 Plain = dict[str, Any]
@@ -86,9 +87,9 @@ def _head(what: str, says: str) -> Plain:
 def _definitions() -> dict[str, Plain]:
     """Everything that a document consists of, by name."""
     _, found = msgspec.json.schema_components(
-        (Header, Record, Footer), ref_template="#/$defs/{name}"
+        (Header, CaseResult, Footer), ref_template="#/$defs/{name}"
     )
-    header, result, footer = (_of(kind, found) for kind in (Header, Record, Footer))
+    header, footer, result = _of(Header, found), _of(Footer, found), _result(found)
     _add(header, {"schema": {"const": SCHEMA}}, required=True)
     _add(result, _derived(), required=True)
     _add(result, {"known": _or_null(_ref("Known"))})
@@ -104,6 +105,20 @@ def _definitions() -> dict[str, Plain]:
     words = {name: {"enum": found[name]["enum"]} for name in WORDS}
     whole = {"Header": header, "Result": result, "Footer": footer, **parts, **_derived_parts()}
     return {**_explained(whole), **words, "Number": NUMBER}
+
+
+def _result(found: dict[str, Plain]) -> Plain:
+    """A result, which is stored flat: its case and its finding, whose name is the output."""
+    case, judged, whole = (_of(kind, found) for kind in (CaseId, finding.Finding, CaseResult))
+    properties = judged["properties"] | {"output": judged["properties"]["name"]}
+    properties |= case["properties"] | {"repro": whole["properties"]["repro"]}
+    required = {*case["required"], *judged["required"], "output", "repro"}
+    order = [name for name in described.FIELDS["Result"] if name in properties]
+    return {
+        **whole,
+        "properties": {name: properties[name] for name in order},
+        "required": [name for name in order if name in required],
+    }
 
 
 def _explained(parts: dict[str, Plain]) -> dict[str, Plain]:

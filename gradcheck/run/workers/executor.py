@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from gradcheck.results.record import Record
+from gradcheck.results.case_result import CaseResult
 from gradcheck.run.plan import AnyCase, Plan
 from gradcheck.run.workers import remote
 from gradcheck.run.workers.pool import Pool
@@ -28,10 +28,10 @@ class Working(Protocol):
             feed.Died: it will not; or whatever a worker raised instead of an answer.
         """
 
-    def result(self, place: int) -> list[Record]:
+    def result(self, place: int) -> list[CaseResult]:
         """What came of the case at a place, which is whole."""
 
-    def finished(self) -> dict[int, list[Record]]:
+    def finished(self) -> dict[int, list[CaseResult]]:
         """What is known of all cases so far, in their order; of some, not all; waits for none."""
 
 

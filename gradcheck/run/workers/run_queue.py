@@ -14,12 +14,12 @@ from queue import SimpleQueue
 from typing import Final
 
 from gradcheck.implementations.processes.budget import LIMITS
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding
-from gradcheck.results.record import Record
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.crash_limit import CALL, Ends
 from gradcheck.run.plan import AnyCase, Plan
-from gradcheck.run.to_result import record_of
+from gradcheck.run.to_result import result_of
 from gradcheck.run.workers.task_queue import TRIES
 from gradcheck.run.workers.unit import Ask, Unit, asks_of, begun, divided, units_of
 
@@ -40,7 +40,7 @@ class Answer:
     Of a unit that asks nothing: the hash of its case.
     """
 
-    records: tuple[Record, ...] = ()
+    records: tuple[CaseResult, ...] = ()
     seconds: float = 0.0
     hash: str = ""
 
@@ -67,14 +67,14 @@ class RunQueue:
         self._waiting = begun(units, slots)
         self._asks = [asks_of(plan, case) for case in cases]
         self._left = len(cases)
-        self._parts: dict[int, dict[Ask, list[Record]]] = {}
+        self._parts: dict[int, dict[Ask, list[CaseResult]]] = {}
         self._seconds: defaultdict[int, float] = defaultdict(float)
         self._divided = divided(units)
         self._losses: Counter[tuple[int, Ask]] = Counter()
         self._fatal: dict[int, dict[Ask, str]] = {}
         self._at: dict[Hashable, Unit] = {}
         self._ends = Ends()
-        self._whole: dict[int, list[Record]] = {}
+        self._whole: dict[int, list[CaseResult]] = {}
         self._arrived: SimpleQueue[Arrived | BaseException] = SimpleQueue()
 
     # ── the executor's side ──────────────────────────────────────────────────────────────────
@@ -128,7 +128,7 @@ class RunQueue:
         parts = self._parts.setdefault(unit.place, {})
         parts.update((ask, []) for ask in unit.asks)
         for record in answer.records:
-            parts[record.implementation, record.dtype].append(record)
+            parts[record.case.implementation, record.case.dtype].append(record)
         self._seconds[unit.place] += answer.seconds
         asks = self._asks[unit.place]
         if len(parts) < len(asks) or self._again(unit, parts):
@@ -164,14 +164,17 @@ class RunQueue:
         """It cannot go on: the run is told so, after what it knows."""
         self._arrived.put(error)
 
-    def _again(self, unit: Unit, parts: dict[Ask, list[Record]]) -> bool:
+    def _again(self, unit: Unit, parts: dict[Ask, list[CaseResult]]) -> bool:
         """Ask at once what was asked in parts, where code has ended in one of them.
 
         How often it may end within a case is counted per process, over all dtypes.
         """
         words = self._divided.pop(unit.place, ())
         ended = {
-            word for (word, _), records in parts.items() for r in records if r.verdict in ENDED
+            word
+            for (word, _), records in parts.items()
+            for r in records
+            if r.finding.verdict in ENDED
         }
         for word in ended.intersection(words):
             asks = tuple(ask for ask in self._asks[unit.place] if ask[0] == word)
@@ -185,7 +188,7 @@ class RunQueue:
         for ask, how in self._fatal.pop(unit.place, {}).items():
             reason = f"its worker process ended, in {TRIES} tries: {how}"
             finding = Finding(name=CALL, verdict=Verdict.CRASH, reason=reason)
-            record = record_of(self._plan, self._cases[unit.place], fingerprint, *ask, finding)
+            record = result_of(self._plan, self._cases[unit.place], fingerprint, *ask, finding)
             self.came(replace(unit, asks=(ask,)), Answer(records=(record,)))
 
     # ── the run's side ───────────────────────────────────────────────────────────────────────
@@ -202,11 +205,11 @@ class RunQueue:
                 raise what
             yield what
 
-    def result(self, place: int) -> list[Record]:
+    def result(self, place: int) -> list[CaseResult]:
         """What came of the case at a place, which is whole."""
         return self._whole[place]
 
-    def finished(self) -> dict[int, list[Record]]:
+    def finished(self) -> dict[int, list[CaseResult]]:
         """What is known of all cases so far, in their order; of some, not all; waits for none."""
         known = {**self._parts}
         return {

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.contract.loss import checksum, not_finite, value_at
-from gradcheck.numerics.projection import CHUNK, Scalar
+from gradcheck.numerics.draw import CHUNK
+from gradcheck.numerics.ray import Scalar
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 

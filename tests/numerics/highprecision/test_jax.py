@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from gradcheck.numerics.highprecision.forward import BigForward, Leak, NoArbiter, Unsupported
+from gradcheck.numerics.highprecision.forward import BigForward
+from gradcheck.numerics.highprecision.numbers import Leak, NoArbiter, Unsupported
 
 jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.frameworks

@@ -11,7 +11,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from gradcheck.numerics.highprecision.forward import BigForward, Leak, NoArbiter, Spent, Unsupported
+from gradcheck.numerics.highprecision.forward import BigForward
+from gradcheck.numerics.highprecision.numbers import Leak, NoArbiter, Spent, Unsupported
 
 X = np.array([0.3, -1.7, 2.1, 0.9])
 TABLE = np.zeros(4)

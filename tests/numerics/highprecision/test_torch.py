@@ -4,7 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from gradcheck.numerics.highprecision.forward import BigForward, Leak, NoArbiter, Unsupported
+from gradcheck.numerics.highprecision.forward import BigForward
+from gradcheck.numerics.highprecision.numbers import Leak, NoArbiter, Unsupported
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

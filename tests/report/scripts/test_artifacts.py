@@ -9,13 +9,13 @@ import pytest
 
 from gradcheck.report.scripts.artifacts import LONGEST, keep, name_of, wanted
 from gradcheck.results.expectation import Expected, Gate, Known
-from gradcheck.results.record import Record
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import executed
 from gradcheck.run.loaded_plan import loaded
 from gradcheck.run.plan import Plan
 from gradcheck.spec.choice import Choice
 from gradcheck.system import atomic_io
+from tests.case_results import case_result
 
 KERNELS = """
 import numpy as np
@@ -73,7 +73,7 @@ def test_a_file_holds_what_was_judged(judged, folder, dtype):
     assert (kept.files, kept.of, kept.trouble) == (2, 2, "")
     found = load(folder / f"tanh.default.typical.{dtype}.x.npz")
     about = json.loads(str(found["about"]))
-    record = next(r for r in run.results if r.name == about["name"])
+    record = next(r for r in run.results if r.case.name == about["name"])
     assert (about["verdict"], about["output"], about["repro"]) == ("fail", "x", record.repro)
     x, ct = found["primal.x"], found["cotangent.0"]
     assert x.dtype == ct.dtype == np.dtype("float32" if dtype == "bfloat16" else dtype)
@@ -82,9 +82,9 @@ def test_a_file_holds_what_was_judged(judged, folder, dtype):
     want = ct.astype(np.float64) * (1 - np.tanh(x.astype(np.float64)) ** 2)
     np.testing.assert_allclose(found["want"], want, rtol=1e-12)
     worst = tuple(about["worst_index"])
-    assert worst == record.top.index
-    assert found["got"][worst] == record.top.got
-    assert found["want"][worst] == pytest.approx(record.top.want, rel=1e-12)
+    assert worst == record.finding.top.index
+    assert found["got"][worst] == record.finding.top.got
+    assert found["want"][worst] == pytest.approx(record.finding.top.want, rel=1e-12)
 
 
 def test_what_gave_nothing_has_its_input_all_the_same(judged, folder):
@@ -127,7 +127,7 @@ def test_two_implementations_do_not_share_a_file(judged, folder):
 
 def test_files_and_bytes_are_bounded_and_the_first_are_kept(judged, folder):
     ready, run = judged("tanh", samples=("typical", "square", "cube"))
-    names = [f"tanh.default.{r.sample}.float32.x.npz" for r in wanted(run)]
+    names = [f"tanh.default.{r.case.sample}.float32.x.npz" for r in wanted(run)]
     kept = keep(ready, run, folder, most=2)
     assert (kept.files, kept.of) == (2, 3)
     assert {path.name for path in folder.glob("*.npz")} == {*names[:2]}
@@ -168,7 +168,7 @@ def result(**changes):
     plain = {"name": "", "hash": "", "implementation": "k", "op": "relu", "dialect": "default",
              "sample": "zero", "dtype": "float32", "output": "x", "verdict": Verdict.FAIL,
              "seed": 0, "repro": ""}  # fmt: skip
-    return Record(**{**plain, **changes})
+    return case_result(**{**plain, **changes})
 
 
 HARD = [

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from gradcheck.errors import UsageError
-from gradcheck.report.scripts.c_literal import array as c_array
-from gradcheck.report.scripts.c_literal import number as c_number
-from gradcheck.report.scripts.c_literal import string
-from gradcheck.report.scripts.literal import WIDTH, array, comment, mapping, number, value
+from gradcheck.report.scripts.c_pieces import array as c_array
+from gradcheck.report.scripts.c_pieces import number as c_number
+from gradcheck.report.scripts.c_pieces import string
+from gradcheck.report.scripts.pieces import WIDTH, array, comment, mapping, number, value
 
 NUMBERS = [0.0, -0.0, 1.0, 0.1, 1 / 3, 1e-45, 1.17549435e-38, 3.4e38, 1e22, 2.0**-149, np.pi]
 SPACE = {"np": np, "ml_dtypes": ml_dtypes, "__builtins__": {}}

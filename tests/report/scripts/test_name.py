@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gradcheck.errors import UnknownNameError, UsageError
-from gradcheck.report.scripts.name import named
+from gradcheck.report.scripts.export import named
 
 NAME = "softmax/default/typical/float32"
 

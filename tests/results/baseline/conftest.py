@@ -12,8 +12,9 @@ from gradcheck.results.baseline.apply import applied
 from gradcheck.results.baseline.file import parsed
 from gradcheck.results.baseline.scope import Scope
 from gradcheck.results.finding import Diagnosis, Miss
-from gradcheck.results.record import Header, Record, Run
+from gradcheck.results.run import Header, Run
 from gradcheck.results.verdict import Verdict
+from tests.case_results import case_result
 
 SAMPLES = ("typical", "square", "tiny")
 ENTRY = {
@@ -63,7 +64,7 @@ def result(
         "worst": () if error is None else (miss(error),),
         "diagnosis": None if label is None else Diagnosis(label=label, says="dx is half of it"),
     }
-    return Record(sample=sample, output=output, verdict=Verdict(verdict), **names,
+    return case_result(sample=sample, output=output, verdict=Verdict(verdict), **names,
                   **{**plain, **changes})  # fmt: skip
 
 

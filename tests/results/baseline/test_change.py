@@ -69,7 +69,7 @@ def test_a_sample_without_elements_hinders_no_pattern_and_is_no_unexpected_pass(
     results = [make.result(s, "fail", label="F") for s in ALL[:2]]
     for output, count in (("x", 1), ("w", 2)):
         run = make.run(*results, make.result("tiny", compared=0, output=output), **WHOLE)
-        scope = Scope(make.suite(), {"float32"}, [r.name for r in run.results])
+        scope = Scope(make.suite(), {"float32"}, [r.case.name for r in run.results])
         found = [*change.listed(run, results, scope)]
         assert len(found) == count
     run = make.run(*results, make.result("tiny", compared=0), **WHOLE)

@@ -29,7 +29,7 @@ def test_an_output_by_the_name_that_reports_show_or_by_its_own(make, output, nam
     ]  # fmt: skip
     found = meant(entry(make, output=output), results)
     own = {id(results[5]): "x of a stage"}
-    assert [own.get(id(r), r.output) for r in found] == names
+    assert [own.get(id(r), r.finding.name) for r in found] == names
 
 
 def test_a_call_that_failed_as_a_whole_is_about_each_gradient(make):
@@ -63,7 +63,7 @@ def test_an_entry_about_the_call_is_about_the_gradients_that_it_gives_now(make):
 def test_globs_match_whole_names(make, glob, samples):
     run = make.run(make.result("typical"), make.result("square"))
     (found,) = matched(run, parsed(make.toml({"match": glob}), "known.toml"))
-    assert [r.sample for r in found.results] == samples
+    assert [r.case.sample for r in found.results] == samples
 
 
 def test_a_condition_puts_results_to_sleep_and_what_was_left_out_is_counted(make):
@@ -82,7 +82,7 @@ def test_a_pass_of_nothing_is_left_out_beside_others_alone(make):
     nothing = make.result("empty", compared=0)
     for others, left in (((), ["empty"]), ((make.result("typical"),), ["typical"])):
         (found,) = matched(make.run(nothing, *others), parsed(make.toml({}), "known.toml"))
-        assert [r.sample for r in found.results] == left
+        assert [r.case.sample for r in found.results] == left
     kept = make.result("typical", output="linear", compared=0, part=Part.CONTRACT)
     assert not is_empty(kept)
     assert not is_empty(make.result(verdict="crash", compared=0))

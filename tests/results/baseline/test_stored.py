@@ -44,7 +44,7 @@ def test_what_a_baseline_asks_for_is_read_back(make, report):
     assert theirs.gate.problems == ours.gate.problems
     assert theirs.gate.results == ours.gate.results
     assert theirs.summary == ours.summary
-    assert [r.reason for r in found.results] == [r.reason for r in run.results]
+    assert [r.finding.reason for r in found.results] == [r.finding.reason for r in run.results]
 
 
 def test_more_than_is_known_today_is_no_mistake(report):

@@ -8,9 +8,10 @@ import pytest
 
 from gradcheck.results.diff.change import Side
 from gradcheck.results.diff.compare import compared
-from gradcheck.results.finding import Part
-from gradcheck.results.record import Diagnosis, Header, Miss, Record, Run
+from gradcheck.results.finding import Diagnosis, Miss, Part
+from gradcheck.results.run import Header, Run
 from gradcheck.results.verdict import Verdict
+from tests.case_results import case_result
 
 BOUND = 1e-8
 
@@ -29,7 +30,7 @@ def result(output="x", verdict=Verdict.PASS, times=None, *, op="silu", sample="t
         "worst": () if times is None else (off(times),), "repro": f"gradcheck repro {op}",
         "diagnosis": Diagnosis(label=label, says="it is off", rule="") if label else None,
     }  # fmt: skip
-    return Record(
+    return case_result(
         op=op, dialect="default", sample=sample, dtype=dtype, output=output, verdict=verdict,
         implementation=implementation, **{**plain, **changes},
     )  # fmt: skip
@@ -37,7 +38,7 @@ def result(output="x", verdict=Verdict.PASS, times=None, *, op="silu", sample="t
 
 def run(*results, complete=True, gate=None, troubles=(), **header):
     """A run; its implementations are those of its results."""
-    names = tuple(dict.fromkeys(r.implementation for r in results)) or ("mine",)
+    names = tuple(dict.fromkeys(r.case.implementation for r in results)) or ("mine",)
     plain = {"version": "0.1.0", "suite": "builtin", "suite_version": "2026.11", "seed": 0,
              "implementations": names, "dtypes": ("float64", "float32"), "python": "3.11.2",
              "platform": "Linux x86_64", "numpy": "2.1.0"}  # fmt: skip

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from gradcheck.results.diff.change import Mark, Side
 from gradcheck.results.diff.compare import compared, implementations
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
+from tests.case_results import changed
 
 V = Verdict
 OUTPUTS = ("x", "weight", "bias")  # none that stands for the whole call
@@ -32,7 +32,7 @@ def suite(make, ops=4, samples=3, implementation="mine", **changes):
 
 def told(found):
     """The marks by output, as they are in the difference."""
-    return {(e.of.part.value, e.of.output): (e.mark, e.worse) for e in found.entries}
+    return {(e.of.finding.part.value, e.of.finding.name): (e.mark, e.worse) for e in found.entries}
 
 
 def test_a_run_and_itself_do_not_differ(make):
@@ -40,7 +40,7 @@ def test_a_run_and_itself_do_not_differ(make):
     found = make.diff(run, run)
     assert (found.entries, found.changes, found.worse) == ((), (), False)
     assert found.same == found.compared == len(run.results)
-    failing = make.run(*(replace(r, verdict=V.FAIL) for r in run.results))
+    failing = make.run(*(changed(r, verdict=V.FAIL) for r in run.results))
     found = make.diff(failing, failing)
     assert (found.changes, found.worse, found.same) == ((), False, 0)
     assert found.counts == {Mark.STILL_FAILING: len(run.results)}
@@ -74,7 +74,7 @@ def test_every_change_is_told_once_and_nothing_else_is(make, seed):
         change = dict(change)
         if "times" in change:
             change["worst"] = (make.off(change.pop("times")),)
-        results.append(replace(result, **change))
+        results.append(changed(result, **change))
     for i in range(chance.randrange(5)):
         results.append(make.result(f"new{i}", op="op0", sample="s0"))
         expected[results[-1].key] = Mark.ADDED
@@ -110,7 +110,7 @@ def test_the_other_way_round_everything_is_mirrored(make, seed):
     for result in old.results:
         change = dict(chance.choice([c for c in MUTATIONS.values() if c is not None]))
         times = change.pop("times", 0.25)
-        results.append(replace(result, worst=(make.off(times),), **change))
+        results.append(changed(result, worst=(make.off(times),), **change))
     new = make.run(*results[5:], make.result("more"))
     there, back = make.diff(old, new), make.diff(new, old)
     assert {e.of.key: MIRRORED[e.mark] for e in there.entries} == {
@@ -133,7 +133,7 @@ def test_a_crash_stands_for_every_gradient_that_the_call_owes(make):
     crashed = of_case(make, forward="pass", vjp="crash")
     found = make.diff(right, crashed)
     assert told(found) == {("gradient", "x"): CRASHES, ("gradient", "weight"): CRASHES}
-    assert {e.new.output for e in found.entries} == {"vjp"}
+    assert {e.new.finding.name for e in found.entries} == {"vjp"}
     assert found.compared == 3
     back = make.diff(crashed, right)
     other = (Mark.OTHERWISE, False)
@@ -299,10 +299,10 @@ def test_implementations_are_paired_as_told(make):
     assert implementations(both) == ("mine", "theirs")
     found = make.diff(mine, theirs, {"mine": "theirs"})
     assert (found.entries, found.same, found.two) == ((), len(mine.results), True)
-    wrong = make.run(*mine.results, *(replace(r, verdict=V.FAIL) for r in theirs.results))
+    wrong = make.run(*mine.results, *(changed(r, verdict=V.FAIL) for r in theirs.results))
     found = make.diff(wrong, wrong, {"mine": "theirs"})
     assert found.counts == {Mark.NEWLY_FAILING: len(mine.results)}
-    assert {(e.old.implementation, e.new.implementation) for e in found.entries} == {
+    assert {(e.old.case.implementation, e.new.case.implementation) for e in found.entries} == {
         ("mine", "theirs")
     }
     found = make.diff(both, wrong)

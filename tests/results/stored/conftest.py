@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gradcheck.results.record import Header, Kind, Record, Run, digest_of
+from gradcheck.results.case_result import Kind
+from gradcheck.results.run import Header, Run, digest_of
 from gradcheck.results.verdict import Verdict
+from tests.case_results import case_result
 
 OPS = ("relu", "tanh", "exp", "softmax", "rms_norm", "silu", "gelu")
 
@@ -15,7 +17,7 @@ def result(op="relu", dtype="float64", output="x", *, verdict="pass", whose="ref
         "name": f"{op}/default/typical/{dtype}", "hash": f"{len(op):04}", "seed": 0,
         "repro": f"gradcheck repro {op}/default/typical/{dtype}", "compared": 3,
     }  # fmt: skip
-    return Record(
+    return case_result(
         op=op, dialect="default", sample="typical", dtype=dtype, output=output,
         implementation=whose, verdict=Verdict(verdict), **{**plain, **changes},
     )  # fmt: skip

@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import threading
-from dataclasses import replace
 from datetime import date
 from itertools import groupby
 
@@ -19,6 +18,7 @@ from gradcheck.results.stored.log import Log, case_of
 from gradcheck.results.stored.read import CUT, read
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Suite
+from tests.case_results import changed
 
 
 def batches(run):
@@ -63,10 +63,10 @@ def test_a_log_that_grew_with_a_baseline_is_the_one_rendered_at_the_end(
     baseline = parsed(ENTRY.format(match=match, output=output), "k.toml")
     relu = make.result("relu", verdict="fail")
     bare = make.run(
-        replace(relu, sample="empty", name="relu/default/empty/float64", compared=0,
+        changed(relu, sample="empty", name="relu/default/empty/float64", compared=0,
                 verdict=Verdict(empty)),
         relu,
-        replace(relu, sample="zero", name="relu/default/zero/float64", verdict=Verdict.PASS),
+        changed(relu, sample="zero", name="relu/default/zero/float64", verdict=Verdict.PASS),
         make.result("tanh", output="vjp", verdict="crash", compared=0),
         make.result("silu", compared=0),
     )  # fmt: skip

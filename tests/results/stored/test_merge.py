@@ -7,7 +7,7 @@ import pytest
 from gradcheck.errors import UsageError
 from gradcheck.report import FORMATS, render
 from gradcheck.results.expectation import Gate
-from gradcheck.results.record import AT_FIRST, AT_MOST, AT_TIME, digest_of
+from gradcheck.results.run import AT_FIRST, AT_MOST, AT_TIME, digest_of
 from gradcheck.results.stored.log import by_case, by_implementation, case_of
 from gradcheck.run import shards
 from gradcheck.run.merge import Named, merged

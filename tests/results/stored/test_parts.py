@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gradcheck.results.finding import Certificate
-from gradcheck.results.record import SCHEMA
+from gradcheck.results.run import SCHEMA
 from gradcheck.results.stored import parts as read_apart
 from gradcheck.results.stored.parts import Damaged, Other, parts
 from gradcheck.results.stored.plain import header_dict, result_dict
@@ -156,10 +156,10 @@ def test_certificates_and_words_that_are_equal_are_one_object(make):
     certificate = Certificate(rejected=("zero",), blind=("ulp",), tolerated=())
     run = make.run(make.result(certificate=certificate))
     plain = json.loads(json.dumps(result_dict(run, run.results[0])))
-    assert result_of({**plain}).certificate == certificate
+    assert result_of({**plain}).finding.certificate == certificate
     known = {}
     one, two = (result_of(json.loads(json.dumps(plain)), known) for _ in range(2))
-    assert one.certificate is two.certificate
+    assert one.finding.certificate is two.finding.certificate
     assert one == two == result_of(plain)
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.results.record import AT_FIRST
+from gradcheck.results.run import AT_FIRST
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import execute
 from gradcheck.run.plan import Plan
@@ -80,7 +80,7 @@ def test_nor_on_what_is_sent_as_one(code, monkeypatch, isolate):
                  model_dtypes=["mp50", *BOTH], suites=("gradcheck_cases:SUITE",))  # fmt: skip
     one = execute(replace(asked, jobs=1))
     assert in_parts(asked, monkeypatch) == one
-    verdicts = {r.verdict for r in one.results if r.kind == "rule"}
+    verdicts = {r.finding.verdict for r in one.results if r.case.kind == "rule"}
     assert verdicts == {Verdict.PASS, Verdict.FAIL} | ({Verdict.CRASH} if isolate else set())
 
 
@@ -89,13 +89,17 @@ def test_an_implementation_that_kills_its_worker_has_crashed_and_the_run_goes_on
     run = execute(asked)
     assert (run.complete, run.troubles) == (True, ())
     alone = execute(replace(asked, implementations=["reference"], jobs=1))
-    assert [r for r in run.results if r.implementation == "reference"] == [*alone.results]
-    crashed = [r for r in run.results if r.implementation != "reference" and r.op == "relu"]
-    assert [(r.dtype, r.verdict) for r in crashed] == [(d, Verdict.CRASH) for d in BOTH]
+    assert [r for r in run.results if r.case.implementation == "reference"] == [*alone.results]
+    crashed = [
+        r for r in run.results if r.case.implementation != "reference" and r.case.op == "relu"
+    ]
+    assert [(r.case.dtype, r.finding.verdict) for r in crashed] == [
+        (d, Verdict.CRASH) for d in BOTH
+    ]
     for result in crashed:
-        assert result.reason == "its worker process ended, in 2 tries: exit status 1"
+        assert result.finding.reason == "its worker process ended, in 2 tries: exit status 1"
         assert result.repro.endswith(
-            f"relu/default/typical/{result.dtype} --impl deadly:DIES --seed 3"
+            f"relu/default/typical/{result.case.dtype} --impl deadly:DIES --seed 3"
         )
 
 
@@ -103,7 +107,7 @@ def test_an_implementation_that_kills_its_worker_has_crashed_and_the_run_goes_on
 def test_too_many_of_them_are_left_out_as_ever(code):
     asked = plan("relu", implementations=[code("DIES")], contract=False)
     assert len(asked.cases) * 2 > 12
-    verdicts = [r.verdict for r in execute(asked).results]
+    verdicts = [r.finding.verdict for r in execute(asked).results]
     assert verdicts[:10] == [Verdict.CRASH] * 10
     assert {*verdicts[10:]} == {Verdict.NOTRUN}
 
@@ -115,7 +119,7 @@ def test_a_worker_that_is_killed_once_costs_nothing(code, tmp_path):
     assert (tmp_path / "once").exists()
     assert run.complete
     assert run == execute(replace(asked, jobs=1))
-    assert {r.verdict for r in run.results if r.op == "relu"} == {Verdict.PASS}
+    assert {r.finding.verdict for r in run.results if r.case.op == "relu"} == {Verdict.PASS}
 
 
 @pytest.mark.slow
@@ -126,7 +130,7 @@ def test_the_first_failure_is_that_of_one_process_whatever_is_begun_first(code):
     for jobs in (1, 3):
         witness = SimpleNamespace(
             begins=lambda header: None,
-            sees=lambda results: AT_FIRST * any(r.verdict == Verdict.FAIL for r in results),
+            sees=lambda results: AT_FIRST * any(r.finding.verdict == Verdict.FAIL for r in results),
         )
         runs.append(execute(replace(asked, jobs=jobs), witness=witness))
     assert runs[0] == runs[1]
@@ -139,7 +143,7 @@ def test_a_witness_sees_cases_in_the_order_of_a_run_as_they_become_known():
     seen, told = [], []
     witness = SimpleNamespace(
         begins=lambda header: None,
-        sees=lambda results: seen.append(results[0].name.rpartition("/")[0]) or "",
+        sees=lambda results: seen.append(results[0].case.name.rpartition("/")[0]) or "",
     )
     execute(asked, lambda *state: told.append(state), witness)
     names = [case.name for case in asked.cases]
@@ -161,7 +165,7 @@ def test_what_is_finished_is_kept_when_the_run_is_interrupted():
     assert run.stopped.startswith("interrupted; not reached: ")
     whole = execute(replace(asked, jobs=1)).results
     assert [r for r in whole if r in run.results] == [*run.results]
-    assert len({r.name.rpartition("/")[0] for r in run.results}) >= count // 2
+    assert len({r.case.name.rpartition("/")[0] for r in run.results}) >= count // 2
 
 
 @pytest.mark.slow
@@ -179,10 +183,10 @@ def test_what_is_finished_is_kept_when_the_time_is_up_and_the_rest_is_not_run(mo
 
     run = execute(asked, up)
     whole = execute(replace(asked, jobs=1, max_time=None)).results
-    known = [r for r in run.results if r.verdict != Verdict.NOTRUN]
+    known = [r for r in run.results if r.finding.verdict != Verdict.NOTRUN]
     assert [r for r in whole if r in known] == known
-    assert len({r.name.rpartition("/")[0] for r in known}) >= count // 2
-    assert {r.reason for r in run.results if r not in known} == {
+    assert len({r.case.name.rpartition("/")[0] for r in known}) >= count // 2
+    assert {r.finding.reason for r in run.results if r not in known} == {
         "the time of the run, --max-time 1000 s, was up"
     }
-    assert {r.name for r in run.results} == {r.name for r in whole}
+    assert {r.case.name for r in run.results} == {r.case.name for r in whole}

@@ -16,6 +16,7 @@ from gradcheck.run.plan import Plan
 from gradcheck.run.workers import run_queue as assembly_module
 from gradcheck.run.workers.run_queue import BRIEF, ENDED, Answer, RunQueue
 from gradcheck.run.workers.task_queue import Died
+from tests.case_results import changed
 
 BOTH = ("float64", "float32")
 
@@ -40,7 +41,7 @@ def records_of(asked, unit, verdict=Verdict.PASS, seconds=0.0):
     (like, *_) = judge(asked, case, load("reference", asked.suite))
     return Answer(
         records=tuple(
-            replace(like, implementation=w, dtype=d, verdict=verdict, name=f"{case.name}/{d}")
+            changed(like, implementation=w, dtype=d, verdict=verdict, name=f"{case.name}/{d}")
             for w, d in unit.asks
         ),
         seconds=seconds,
@@ -143,12 +144,13 @@ def test_what_was_lost_comes_next_each_ask_alone_and_then_has_crashed():
         else:
             assembly.came(unit, records_of(asked, unit))
     hashed(asked, assembly)
-    assert [r.verdict for r in assembly.result(0)] == ["pass", "pass", "pass", "crash"]
+    assert [r.finding.verdict for r in assembly.result(0)] == ["pass", "pass", "pass", "crash"]
     crash = assembly.result(0)[-1]
-    assert crash.reason == "its worker process ended, in 2 tries: SIGKILL"
-    assert (crash.output, crash.implementation, crash.dtype) == ("vjp", "b:B", "float32")
+    assert crash.finding.reason == "its worker process ended, in 2 tries: SIGKILL"
+    case = crash.case
+    assert (crash.finding.name, case.implementation, case.dtype) == ("vjp", "b:B", "float32")
     assert crash.repro == "gradcheck repro relu/default/typical/float32 --impl b:B"
-    assert crash.hash == asked.cases[0].fingerprint
+    assert crash.case.hash == asked.cases[0].fingerprint
     assembly.came(second, records_of(asked, second))
     assert assembly.left == 0
 
@@ -177,7 +179,7 @@ def test_code_that_ended_in_a_part_is_asked_again_at_once(verdict):
     assert again.asks == (("a:A", "float64"), ("a:A", "float32"))
     assert assembly.left == 1
     assembly.came(again, records_of(asked, again, verdict))
-    assert [r.verdict for r in assembly.result(0)] == [verdict, verdict, "fail", "fail"]
+    assert [r.finding.verdict for r in assembly.result(0)] == [verdict, verdict, "fail", "fail"]
     assert (assembly.left, assembly.next()) == (0, None)
 
 
@@ -189,7 +191,7 @@ def test_parts_that_fail_differently_each_say_what_they_are():
     (again,) = taken(assembly)
     assembly.lost(again, "SIGSEGV")
     hashed(asked, assembly)
-    assert [r.verdict for r in assembly.result(0)] == ["fail", "crash"]
+    assert [r.finding.verdict for r in assembly.result(0)] == ["fail", "crash"]
 
 
 def test_what_ends_a_worker_by_its_inputs_alone_has_no_hash():
@@ -199,7 +201,7 @@ def test_what_ends_a_worker_by_its_inputs_alone_has_no_hash():
         (unit,) = taken(assembly)
         assembly.lost(unit, "SIGKILL")
     (crash,) = assembly.result(0)
-    assert (crash.verdict, crash.hash, assembly.left) == (Verdict.CRASH, "", 0)
+    assert (crash.finding.verdict, crash.case.hash, assembly.left) == (Verdict.CRASH, "", 0)
 
 
 # ── what is left out ─────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
-"""One element's derivative from seven steps that lie far apart, down to its last bits.
+"""The derivative in one element from seven steps, far apart, down to its last bits.
 
-It is known only where three neighbouring steps agree and no finer one contradicts them: a kink, a
-staircase, absorption or a feature that is narrower than the step leaves no three such steps.
+It is known only if three neighbouring steps agree and no finer one contradicts them; a kink, a
+staircase, absorption or a feature narrower than the step leaves no such three.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Float = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 STEPS: Final = {"float64": (6, 12, 18, 24, 30, 36, 42), "float32": (2, 5, 8, 11, 14, 17, 20)}
 """Negative exponents of two, in units of the element."""
-CLEAR: Final = 64.0
-"""An error, as a multiple of the error bar, that needs no more steps."""
-APART: Final = 8.0
-"""The same of the third step, and of the two sides."""
-TOUCHES: Final = 4.0
+CONCLUSIVE_BARS: Final = 64.0
+"""An error of this many error bars is conclusive."""
+CONCLUSIVE_SPREADS: Final = 8.0
+"""An error this many times the spread of steps and sides is conclusive."""
+SHOWS_BELOW: Final = 4.0
 """A finer step whose noise is so many times smaller than the error must show that error too."""
 
 
@@ -38,7 +38,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step shows of Σ ct·f: slopes, the noise of the central one, and |ct·J|, summed."""
+    """Slopes of Σ ct·f from one step, the noise of the central one, and Σ |ct·J|."""
 
     central: float
     behind: float
@@ -55,15 +55,15 @@ def excluding(
     unit: float,
     got: float,
 ) -> Known | None:
-    """The derivative of Σ ct·f at the number `here`, if it is another than `got` by far.
+    """The derivative of Σ ct·f at the number `here`, if it excludes `got`.
 
     Args:
         forward: the function of that number.
         here: an array without dimensions.
         base: forward's values there, [m].
         ct: the cotangent, [m].
-        unit: a power of two, how far the longest step may go.
-        got: the derivative given; one that is not finite excludes itself.
+        unit: a power of two, the unit of the longest step.
+        got: the derivative given; excluded if it is not finite.
     """
     steps = [_step(forward, here, base, ct, unit * 2.0**-k) for k in STEPS[here.dtype.name]]
     found = []
@@ -79,7 +79,7 @@ def excluding(
 def _step(
     forward: Callable[[Array], Sequence[Array]], here: Array, base: Float, ct: Float, h: float
 ) -> Step | None:
-    """One pair of values; None where forward refuses one, or shows none of the step."""
+    """One pair of values; None if forward refuses one, or does not respond to the step."""
     ends = [np.asarray(here + here.dtype.type(d)) for d in (h, -h)]
     right, left = float(ends[0]) - float(here), float(here) - float(ends[1])
     try:
@@ -106,7 +106,7 @@ def _step(
 
 
 def _agreed(steps: Sequence[Step | None], got: float) -> Known | None:
-    """What three steps say together, if `got` is another by far on both sides."""
+    """The derivative by three steps, if they agree and exclude `got` on both sides."""
     if any(step is None for step in steps):
         return None
     first, second, last = (step for step in steps if step is not None)
@@ -114,13 +114,13 @@ def _agreed(steps: Sequence[Step | None], got: float) -> Known | None:
     bar = abs(last.central - second.central) + last.noise
     error = abs(got - value) if np.isfinite(got) else abs(value)
     spread = max(abs(s - value) for s in (first.central, last.behind, last.ahead))
-    if not (error >= CLEAR * bar and error >= APART * (spread + last.noise)):
+    if not (error >= CONCLUSIVE_BARS * bar and error >= CONCLUSIVE_SPREADS * (spread + last.noise)):
         return None
     return Known(value, bar, last.scale)
 
 
 def _shows(step: Step | None, value: float, error: float) -> bool:
-    """Whether a finer step has the slope `value`, or is too noisy to tell the `error` from it."""
-    if step is None or step.noise * TOUCHES > error:
+    """Whether a finer step has the slope `value`, or is too noisy to show the `error`."""
+    if step is None or step.noise * SHOWS_BELOW > error:
         return True
     return abs(step.central - value) <= error / 2

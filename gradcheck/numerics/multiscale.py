@@ -5,7 +5,7 @@ element's own size on, each element has steps of its own, down to two units in i
 finest steps decide: a kink counts only if they show it, a slope only if no finer step has another.
 
 Values of forward are off by their rounding. Where neighbouring values are equal bit by bit, forward
-is a staircase; then its values are off by half of the next change that is seen, too.
+is a staircase, and its values are also off by half of the next visible change.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ NEAR: Final = 27
 RESOLVED: Final = 32.0
 """An even part counts where it exceeds this many times its rounding error."""
 SMOOTH_ORDER: Final = 1.5
-"""log4 of the fall per level below half of which f is not smooth (2 smooth, 1 kink, 0 jump)."""
+"""log4 of the fall per level below which f is not smooth (2 smooth, 1 kink, 0 jump)."""
 JUMP_ORDER: Final = SMOOTH_ORDER / 3
 ROUNDED: Final = 2.0**-36
 """A jump of less than this part of an output is the rounding of one value."""
 AT: Final = 2.0**-40
-"""A kink lies on an element, if it is seen with steps of this part of the element."""
+"""A kink lies on an element if it shows at steps of this part of the element."""
 SIGMAS: Final = 3.0
 KAPPA: Final = 2.0
 SHARP: Final = 0.1
-"""The bar of a slope, as a part of it, with which it says something."""
+"""The largest bar of a conclusive slope, as a part of it."""
 FINEST: Final = 8
-"""Steps of a few bits, whose even parts are a kink or nothing but rounding."""
+"""Steps of a few bits, whose even parts are a kink or pure rounding."""
 BESIDE: Final = 32
 """Points beside a kink: among six equal elements each is the largest of all in some of them."""
 ASIDE: Final = 2.0**-20
-"""How far they are, as a part of each element."""
+"""Their distance, as a part of each element."""
 NEARBY: Final = 2.0**-30
-"""The step for slopes there: within it no two of them change their order but by chance."""
+"""The step for slopes there: within it elements hardly ever change their order."""
 UNEVEN: Final = 0.8908987181403393
-"""No step is a power of two: stairs have those, too."""
+"""Factor of all steps: powers of two would hit the edges of stairs."""
 WIDE: Final = 2.0**-5
-"""A stair of at least this part of the element is as good as a function that is flat here."""
+"""A stair of at least this part of the element counts as a flat function."""
 LONGER: Final = 2.0**-18
 """A step that is longer by this part stays on the same stair."""
 GUARD: Final = RATIO**2
-"""A level may agree with the one above by accident; with both, hardly."""
+"""A level may agree with one above it by accident, but hardly with two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What both sides of elements allow: an interval [q, b], and its error bar [q, b].
+    """The interval between both one-sided slopes [q, b], and its error bar [q, b].
 
     `kinked`, `jumps` [b]: whether some output that the element moves has a kink there, or is not
     even continuous. `vague` [b] is the shortest step that shows a kink which may lie beside the
-    element; infinite where there is none.
+    element; infinite if there is none.
     """
 
     low: Float
@@ -80,10 +80,10 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Slopes [q, b] as the scales show them, and their bars; infinite where they do not agree.
+    """Slopes [q, b] over all scales, and their bars; infinite where the scales disagree.
 
     `step` [q, b] is the longer one of the two that the slope was taken with. `split` [q, b]: two
-    scales have each a slope of their own, and what was tried fits the coarser.
+    scales have different slopes, and the tried gradient fits the coarser.
     """
 
     value: Float
@@ -96,8 +96,8 @@ class Fall(NamedTuple):
     """How a part of each output falls with the step, [m] each.
 
     `order` is the power: 2 smooth, 1 kink, 0 jump, infinite where rounding hides it; `finest` the
-    shortest step that shows it, and `size` what it is there; `stays`: nothing says that
-    it does not go on so at the next step, where rounding hides it.
+    shortest step that shows it, and `size` its size there; `stays`: it may go on so at the next
+    step, where rounding hides it.
     """
 
     order: Float
@@ -134,7 +134,7 @@ class Scales:
         own_noise = np.abs(base - evaluator.base)
         owner = structure.owner
         self._owned = owner >= 0
-        # Outputs that no element moves have steps of the first: they come out flat.
+        # Outputs that no element moves get the first element's steps, and are flat.
         block = np.maximum(owner, 0)
         realised = np.abs(ends.astype(np.float64) - at.astype(np.float64))
         realised[realised == 0] = np.nan
@@ -180,7 +180,7 @@ class Scales:
         return np.concatenate([v for _, v in evaluator.sweep(len(ends), fill)])
 
     def sides(self, cts: Float) -> Sides:
-        """Where there is a kink: what lies between its two slopes, for the cotangents [q, m]."""
+        """One-sided slopes and kinks for the cotangents [q, m]."""
         noise = 4 * self._noise
         fall = self._falls(noise)
         broken = fall.order < SMOOTH_ORDER
@@ -205,8 +205,8 @@ class Scales:
         """Slopes of Σ ct·f and their bars, [q, b] each, from the sharper side of each output.
 
         Where forward is smooth at an element, both sides have its slope; where a kink lies close
-        beside it, only the side away from that can be seen with a long step. The caller must know
-        that no kink lies on the element.
+        beside it, only the side away from it allows long steps. The caller must know that no kink
+        lies on the element.
         """
         sides = [self._settled(side, 4 * self._noise) for side in (self.behind, self.ahead)]
         left_is_sharper = sides[0][1] <= sides[1][1]
@@ -222,8 +222,8 @@ class Scales:
 
         Of the elements `column` alone, where given: the others have no value then.
 
-        The finest scale that is known well enough has the last word. What only fits a coarser
-        one is neither right nor wrong. A wide stair has a slope of 0, if that is what is tried.
+        The finest conclusive scale decides. A gradient that fits only a coarser one is neither
+        right nor wrong. A wide stair has slope 0, if `got` is 0.
         """
         by_block = self._structure.by_block
         with np.errstate(all="ignore"):
@@ -243,20 +243,20 @@ class Scales:
         return Reading(value, np.where(split, np.inf, bar), step, split)
 
     def _rough(self, cts: Float, noise: Float) -> Float:
-        """What `noise` [k, m] of the outputs leaves uncertain in slopes, [k, q, b]."""
+        """The error of slopes, [k, q, b], by `noise` [k, m] of the outputs."""
         with np.errstate(all="ignore"):
             each = np.abs(cts[:, None, :]) * (2 * noise / self._width)
         each = np.where(self._owned, each, 0.0)
         return np.asarray(SIGMAS * self._structure.norms(each).transpose(1, 0, 2))
 
     def _falls(self, noise: Float) -> Fall:
-        """How each output's even part falls with the step; its odd part, where that is a jump's."""
+        """The fall of each output's even part with the step; of its odd part at a jump."""
         with np.errstate(all="ignore"):
             half = self._width / 2
             odd = np.fmax(np.abs(self.ahead), np.abs(self.behind)) * half
         even, jump = _fall(np.abs(self._even), noise, half), _fall(odd, noise, half)
-        # As of the sign, which has no even part. The value at the element itself, and no other one,
-        # may be off by its rounding: that is no jump.
+        # The sign function jumps without an even part. Rounding of the value at the element alone
+        # is not a jump.
         one = jump.order < JUMP_ORDER
         near = self._near[np.maximum(self._structure.owner, 0)]
         slopes = np.sort(np.where(np.isfinite(self.central), np.abs(self.central), np.inf), axis=0)
@@ -284,8 +284,8 @@ class Scales:
         return np.take_along_axis(values[1:], best, 0)[0], np.take_along_axis(bar, best, 0)[0]
 
 
-class Beside:
-    """Points beside a kink on which several elements of a primal lie, where forward is smooth."""
+class KinkNeighbours:
+    """Points where forward is smooth, beside a kink on which several elements lie."""
 
     def __init__(self, evaluator: Evaluator, elements: NDArray[np.int64]) -> None:
         """Move the `elements` [k] (flat) of the evaluator's primal at random, each by its size."""
@@ -298,7 +298,7 @@ class Beside:
         self._evaluator, self._elements = evaluator, elements
 
     def slopes(self, along: NDArray[np.int64]) -> Float:
-        """Slopes [points, m] of every output where the elements `along` move by the same."""
+        """Slopes [points, m] of every output as the elements `along` move by equal amounts."""
         which = np.isin(self._elements, along)
         h = NEARBY * float(self._size[which].min())
         ends = np.repeat(self._moved[None], 2, axis=0)
@@ -311,7 +311,7 @@ class Beside:
         return np.asarray((above - below) / gap[:, None])
 
 
-class Along:
+class DirectionThroughAll:
     """Forward along one direction through all elements of a primal, each moved by its own size."""
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -323,7 +323,7 @@ class Along:
         self._evaluator = evaluator
 
     def is_flat(self) -> bool:
-        """Whether every value is, bit by bit, that at the point itself."""
+        """Whether every value equals, bit by bit, that at the point itself."""
         x = self._evaluator.x
         t = UNEVEN * RATIO ** -np.arange(NEAR, dtype=np.float64)
         ends = x.reshape(-1) + np.concatenate([t, -t])[:, None] * self.direction
@@ -336,7 +336,7 @@ class Along:
 
 
 def _smallest(primals: Sequence[Array]) -> float:
-    """The smallest number of all floating primals, by which an element that is 0 is measured."""
+    """The smallest nonzero number of all floating primals: the size of an element 0."""
     sizes = [np.abs(p[p != 0]) for p in primals if p.dtype.kind == "f"]
     return min((float(s.min()) for s in sizes if s.size), default=1.0)
 
@@ -355,7 +355,7 @@ def _steps(x: Array, at: Array, size: float) -> Float:
 
 
 def _fall(size: Float, noise: Float, half: Float) -> Fall:
-    """How `size` [k, m] falls with the steps `half` [k, m], as its finest levels show.
+    """The fall of `size` [k, m] with the steps `half` [k, m] at its finest levels.
 
     Three neighbouring levels must stand above their `noise`.
     """
@@ -379,7 +379,7 @@ def _fall(size: Float, noise: Float, half: Float) -> Fall:
         below = np.minimum(last + 1, levels - 1)
         expected = size[last, every] * half[below, every] / half[last, every]
         missing = (size[below, every] < expected / 4) & (expected > 4 * noise[below, every])
-        # Beside the element, four levels: a wave as short as the longest steps falls as it likes.
+        # Beside the element, four levels: a wave as short as the longest steps falls anyhow.
         first = np.maximum(last - 3, 0)
         fourth = (logs[0][first, every] - logs[0][above, every]) / (
             logs[1][first, every] - logs[1][above, every]
@@ -393,10 +393,9 @@ def _fall(size: Float, noise: Float, half: Float) -> Fall:
 
 
 def _scatter(even: Float, width: Float) -> Float:
-    """Noise of each output that the even parts [k, m] of the finest steps show.
+    """Noise of each output, [m], from the even parts [k, m] of the finest steps.
 
-    A kink's falls with the step, as rounding does not: it is what is left. A jump's is the same at
-    all of them, as rounding is by chance alone.
+    A kink's even part falls with the step, a jump's is constant; the residual is rounding.
     """
     known = np.isfinite(width)
     finest = known & (np.cumsum(known[::-1], axis=0)[::-1] <= FINEST)
@@ -418,13 +417,13 @@ def _stairs(rise: Float, fall: Float) -> Mask:
 
 
 def _quantum(change: Float, level: Mask, inside: Float) -> Float:
-    """How far values that stand on stairs may be from a smooth function's: [k, m].
+    """The error of values on stairs, against a smooth function: [k, m].
 
-    `change` [2k, m] is that from the value at the element, upwards and downwards; where `level`,
-    a slightly longer step gives the same value, bit by bit. So a plateau whose next value stands on
-    a plateau too is a stair, and values may be off by the difference of the two; any other is a
-    function that is flat here. Where nothing changes at all, the rounding of the largest
-    number that may have been added `inside` [k, m] hides what there is.
+    `change` [2k, m] is the change from the value at the element, upwards and downwards; `level`
+    marks values that a slightly longer step repeats bit by bit. A plateau whose next value lies on
+    a plateau too is a stair: values may be off by the difference of the two. Any other plateau is a
+    flat function. If no value changes, the error is `inside` [k, m], the rounding of the largest
+    number that forward may have added.
     """
     size = np.abs(change)
     size = np.where(np.isfinite(size) & (size > 0), size, np.inf)
@@ -440,7 +439,7 @@ def _quantum(change: Float, level: Mask, inside: Float) -> Float:
 
 
 def _extrapolated(slopes: Float, rough: Float, h: Float) -> tuple[Float, Float]:
-    """Richardson values [k − 2, q, b] and their bars; infinite where steps are missing."""
+    """Richardson values [k − 2, q, b] and their bars; infinite if steps are missing."""
     with np.errstate(all="ignore"):
         squares = ((h[:-1] / h[1:]) ** 2)[:, None, :]
         values = (squares * slopes[1:] - slopes[:-1]) / (squares - 1)
@@ -456,7 +455,7 @@ def _extrapolated(slopes: Float, rough: Float, h: Float) -> tuple[Float, Float]:
 
 
 def _decide(values: Float, bars: Float, got: float) -> tuple[int | None, bool]:
-    """The level whose slope no finer one contradicts, and whether `got` fits a coarser one only."""
+    """The level that no finer one contradicts, and whether `got` fits a coarser one only."""
     known = np.flatnonzero(np.isfinite(bars))
     allowed = known
     while allowed.size:
@@ -464,7 +463,7 @@ def _decide(values: Float, bars: Float, got: float) -> tuple[int | None, bool]:
         finer = known[known > best]
         apart = np.abs(values[finer] - values[best])
         against = finer[apart > KAPPA * (bars[finer] + bars[best])]
-        # One level alone may be bad luck: two neighbours that agree are a scale of their own.
+        # One level alone may be chance; two neighbours that agree are a scale of their own.
         pairs = [
             k
             for k in against

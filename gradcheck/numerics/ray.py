@@ -1,57 +1,32 @@
-"""A scalar function along a random direction through one tensor, which is moved in place.
+"""A scalar function along a ray through one tensor, which is moved in place.
 
-The direction d is sign × magnitude in [1/2, 3/2]: no element can be masked, and two equal errors
-hardly ever cancel. It is never stored: a counter-based generator gives any part of it again. Both
-ends are formed from one saved copy in the tensor's own dtype, and the difference that the machine
-made of them, x₊ − x₋, is what the gradient is multiplied by.
+Both ends of a step are formed from one saved copy in the tensor's own dtype; the gradient is
+multiplied by their difference x₊ − x₋ as the machine rounded it. The direction is never stored
+(see `draw.direction`).
+
+`Ray` and `adaptive_slope.TensorView` serve a tensor in this process. The protocols `Line` and
+`Place` are what the search for a slope needs, so a sharded tensor can implement them: each machine
+moves its own `Segment`, whose sums add up, and only numbers travel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.draw import CHUNK, direction
 from gradcheck.numerics.evaluate import REFUSALS
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-CHUNK: Final = 1 << 15
-"""Elements that are moved at once: all temporaries of a chunk fit in a second-level cache."""
-BLOCK: Final = 16
-"""Elements per step of the generator's counter: 256 bits, 16 for each."""
-WORD: Final = 4
-"""Elements per word that the generator returns."""
-DISTINCT: Final = 3
-"""Different values, all of them float32 numbers, that are no coincidence."""
-LEAST: Final = 0.5
-"""The smallest magnitude of an element of a direction, in units of the tensor."""
-
-
-def direction(key: int, start: int, stop: int, dtype: np.dtype[Any]) -> Iterator[Array]:
-    """Elements start … stop of the direction called `key`, in chunks (each overwrites the last).
-
-    Element i depends on `key` and i alone. Values are ±(1/2 + k/32768) with k in 0 … 32767.
-    """
-    kind = dtype.newbyteorder("=")
-    philox = np.random.Philox(key=key)
-    philox.advance(start // BLOCK)
-    skip = start % BLOCK
-    chunk, half = np.empty(CHUNK, kind), np.empty(CHUNK, kind)
-    shrink, least = kind.type(2.0**-15), kind.type(LEAST)
-    for at in range(start - skip, stop, CHUNK):
-        count = min(CHUNK, stop - at)
-        words = np.asarray(philox.random_raw(-(-count // WORD))).astype("<u8", copy=False)
-        out = chunk[:count]
-        np.multiply(words.view("<i2")[:count], shrink, out=out)
-        out += np.copysign(least, out, out=half[:count])
-        yield out[skip:]
-        skip = 0
+DISTINCT_VALUES: Final = 3
+"""If this many different values are all float32 numbers, the function computes in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +42,9 @@ class Heading:
 
 @dataclass(slots=True)
 class Scalar:
-    """A function without arguments that returns a number: counted, NaN where it refuses.
+    """A function without arguments that returns a number: counted, NaN where it raises.
 
-    `evaluations` counts its calls, `refusal` is what it raised last.
+    `evaluations` counts its calls; `refusal` is the text of its last exception.
     """
 
     function: Callable[[], Any]
@@ -93,14 +68,14 @@ class Scalar:
         if np.isfinite(value) and not self._double:
             with np.errstate(over="ignore"):
                 self._double = value != float(np.float32(value))
-            if len(self._few) < DISTINCT:
+            if len(self._few) < DISTINCT_VALUES:
                 self._few.add(value)
         return value
 
     @property
     def u(self) -> float:
         """The unit roundoff of its values: by their dtype, or because float32 holds all of them."""
-        single = self._declared or (not self._double and len(self._few) >= DISTINCT)
+        single = self._declared or (not self._double and len(self._few) >= DISTINCT_VALUES)
         return 2.0**-24 if single else 2.0**-53
 
     def rounding(self, base: float) -> float:
@@ -135,7 +110,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Values at x + t·d and x − t·d, and what the gradient says of their difference."""
+    """Values at x + t·d and x − t·d, and ⟨g, x₊ − x₋⟩ for the gradient g that is judged."""
 
     above: float
     below: float
@@ -146,9 +121,9 @@ class Pair:
 class Segment:
     """Elements start … stop of one C-contiguous tensor, moved to x + t·unit·d and back.
 
-    Use it as a context: it saves the elements, and puts them back bit by bit, whatever is raised.
-    `offset` is the number of the tensor's first element in what d is drawn for: a shard of a
-    tensor moves along its own part of the whole tensor's direction.
+    As a context it saves the elements, and restores them bit by bit, whatever is raised.
+    `offset` is the number of the tensor's first element in the array for which d is drawn: a shard
+    of a tensor moves along its own part of the whole tensor's direction.
     """
 
     tensor: Array
@@ -183,7 +158,7 @@ class Segment:
         return total, square
 
     def width(self, index: int) -> float:
-        """How far t = 1 moves one element of the tensor, of either sign."""
+        """The distance t = 1 moves one element of the tensor, of either sign."""
         kind, number = np.dtype(np.float64), self.offset + index
         d = float(next(direction(self.heading.key, number, number + 1, kind))[0])
         slope = float(self.given.part(index, index + 1)[0])
@@ -197,6 +172,24 @@ class Segment:
             here = slice(at, at + d.size)
             np.multiply(d, step, out=d)
             np.add(original[here], d, out=run[here])
+
+    def move_back(self, t: float) -> float:
+        """Set the elements to x − t·d; returns ⟨g, (x + t·d) − (x − t·d)⟩."""
+        run, original = self._run, self._original
+        step = original.dtype.type(t * self.unit)
+        up = np.empty(min(CHUNK, run.size), original.dtype.newbyteorder("="))
+        gap = np.empty(up.shape)
+        total = 0.0
+        for at, d in self._chunks(original.dtype):
+            here = slice(at, at + d.size)
+            np.multiply(d, step, out=d)
+            np.add(original[here], d, out=up[: d.size])
+            np.subtract(original[here], d, out=d)
+            run[here] = d
+            moved = np.subtract(up[: d.size], d, out=gap[: d.size], dtype=np.float64)
+            moved *= self.given.part(self.start + at, self.start + at + d.size)
+            total += float(moved.sum())  # not a BLAS dot: its threads cost more than they save here
+        return total
 
     @property
     def _run(self) -> Array:
@@ -218,86 +211,38 @@ class Segment:
             yield at, d
             at += d.size
 
-    def move_back(self, t: float) -> float:
-        """Set the elements to x − t·d; returns ⟨g, (x + t·d) − (x − t·d)⟩."""
-        run, original = self._run, self._original
-        step = original.dtype.type(t * self.unit)
-        up = np.empty(min(CHUNK, run.size), original.dtype.newbyteorder("="))
-        gap = np.empty(up.shape)
-        total = 0.0
-        for at, d in self._chunks(original.dtype):
-            here = slice(at, at + d.size)
-            np.multiply(d, step, out=d)
-            np.add(original[here], d, out=up[: d.size])
-            np.subtract(original[here], d, out=d)
-            run[here] = d
-            moved = np.subtract(up[: d.size], d, out=gap[: d.size], dtype=np.float64)
-            moved *= self.given.part(self.start + at, self.start + at + d.size)
-            total += float(moved.sum())  # not a BLAS dot: its threads cost more than they save here
-        return total
-
 
 @dataclass(slots=True)
-class Ray:
+class Ray(Segment):
     """The line x + t·unit·d through a segment of a tensor in this process.
 
-    Use it as a context. `value` is evaluated while the tensor is moved.
+    A `Line`; `value` is evaluated while the tensor is moved.
     """
 
+    _: KW_ONLY
     value: Scalar
-    segment: Segment
-
-    @property
-    def heading(self) -> Heading:
-        """Which direction it is."""
-        return self.segment.heading
-
-    @property
-    def unit(self) -> float:
-        """How far t = 1 goes, in the tensor's own units."""
-        return self.segment.unit
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The tensor's."""
-        return self.segment.tensor.dtype
-
-    def __enter__(self) -> Self:
-        self.segment.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.segment.__exit__(kind, error, trace)
+        return self.tensor.dtype
 
     def pair(self, t: float) -> Pair:
-        """Both ends at `t`, and ⟨g, x₊ − x₋⟩ in float64."""
-        self.segment.move(t)
+        self.move(t)
         above = self.value()
-        given = self.segment.move_back(t)
+        given = self.move_back(t)
         return Pair(above, self.value(), given)
 
     def at(self, t: float) -> float:
-        """The value at one point of the line."""
-        self.segment.move(t)
+        self.move(t)
         return self.value()
 
     def products(self) -> tuple[float, float]:
-        """⟨g, d⟩·unit, and ‖g∘d‖₂·unit: what it measures if signs are random."""
-        total, square = self.segment.sums()
+        total, square = self.sums()
         return total * self.unit, float(np.sqrt(square)) * self.unit
-
-    def width(self, index: int) -> float:
-        """How far t = 1 moves one element of the tensor, of either sign."""
-        return self.segment.width(index)
 
 
 def unit_of(tensor: Array) -> float:
-    """What counts as one unit of a tensor: its root mean square, or 1 where all of it is zero."""
+    """The unit of a tensor: its root mean square, or 1 if all of it is zero."""
     flat = tensor.reshape(-1)
     largest = max(
         (float(np.max(np.abs(flat[at : at + CHUNK]))) for at in range(0, flat.size, CHUNK)),
@@ -310,3 +255,86 @@ def unit_of(tensor: Array) -> float:
         part = flat[at : at + CHUNK].astype(np.float64) / largest  # no underflow on the way
         total += float(np.einsum("i,i->", part, part))
     return largest * float(np.sqrt(total / flat.size))
+
+
+class Line(Protocol):
+    """A ray, whether its tensor lies in this process or is sharded over many.
+
+    As a context it restores bit by bit whatever it moved. `value` is the function at the point
+    where the tensor currently is, `unit` the distance of t = 1 in the tensor's own units.
+    """
+
+    value: Scalar
+
+    @property
+    def heading(self) -> Heading:
+        """The direction's key."""
+
+    @property
+    def unit(self) -> float:
+        """The distance of t = 1, in the tensor's own units."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The tensor's dtype."""
+
+    def __enter__(self) -> Self:
+        """Save the elements that will be moved."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Restore them."""
+
+    def pair(self, t: float) -> Pair:
+        """Both ends at `t`, and ⟨g, x₊ − x₋⟩ in float64."""
+
+    def at(self, t: float) -> float:
+        """The value at one point of the line."""
+
+    def products(self) -> tuple[float, float]:
+        """⟨g, d⟩·unit, and ‖g∘d‖₂·unit: its typical size if signs are random."""
+
+    def width(self, index: int) -> float:
+        """The distance t = 1 moves one element of the tensor, of either sign."""
+
+
+class Place(Protocol):
+    """One tensor of a scalar function at the point x, wherever it lies, and its gradient.
+
+    `base` is the function's value there. `shape` and `dtype` are the tensor's, `u` is the unit
+    roundoff of the gradient that is judged.
+    """
+
+    @property
+    def value(self) -> Scalar:
+        """The function."""
+
+    @property
+    def base(self) -> float:
+        """Its value at the point."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's shape."""
+
+    @property
+    def size(self) -> int:
+        """Elements of the tensor."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The tensor's dtype."""
+
+    @property
+    def u(self) -> float:
+        """The unit roundoff of the gradient that is judged."""
+
+    def got(self, index: int) -> float:
+        """One element of that gradient, by its flat index."""
+
+    def ray(self, heading: Heading, start: int = 0, stop: int | None = None) -> Line:
+        """The line through elements start … stop."""

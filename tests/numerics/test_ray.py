@@ -7,8 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gradcheck.numerics import projection
-from gradcheck.numerics.projection import Given, Heading, Ray, Scalar, Segment, direction, unit_of
+from gradcheck.numerics.draw import CHUNK, direction
+from gradcheck.numerics.ray import Given, Heading, Ray, Scalar, Segment, unit_of
 
 F64, F32 = np.dtype(np.float64), np.dtype(np.float32)
 
@@ -21,12 +21,12 @@ def ray(tensor, function=lambda: 0.0, gradient=None, uphill=False, **changes):
     given = Given.of(np.zeros_like(tensor) if gradient is None else gradient)
     options = {"unit": 1.0, "start": 0, "stop": tensor.size} | changes
     heading = Heading(options.pop("key", 7), uphill)
-    return Ray(Scalar(function), Segment(tensor, given, heading, **options))
+    return Ray(tensor, given, heading, value=Scalar(function), **options)
 
 
-@pytest.mark.parametrize("start", [0, 1, 15, 16, 17, 33_000, 2 * projection.CHUNK - 1])
+@pytest.mark.parametrize("start", [0, 1, 15, 16, 17, 33_000, 2 * CHUNK - 1])
 def test_any_part_of_a_direction_can_be_had_alone(start):
-    stop = 3 * projection.CHUNK + 5
+    stop = 3 * CHUNK + 5
     assert np.array_equal(whole(7, start, stop), whole(7, 0, stop)[start:])
 
 
@@ -207,11 +207,11 @@ def test_a_pair_takes_one_copy_of_the_tensor_and_a_few_chunks():
 def test_the_shards_of_a_tensor_move_as_the_whole_does(dtype, uphill):
     """However it is cut: each part knows only its own numbers, and sums add up."""
     draw = np.random.default_rng(0)
-    x, g = (draw.normal(size=projection.CHUNK + 77).astype(dtype) for _ in range(2))
+    x, g = (draw.normal(size=CHUNK + 77).astype(dtype) for _ in range(2))
     options = {"heading": Heading(7, uphill), "unit": 0.5}
     whole_x = x.copy()
     whole = Segment(whole_x, Given.of(g), start=5, stop=x.size - 3, **options)
-    cuts = [0, 1000, 1001, projection.CHUNK + 3, x.size]
+    cuts = [0, 1000, 1001, CHUNK + 3, x.size]
     parts = []
     for start, stop in itertools.pairwise(cuts):
         within = {"start": max(5 - start, 0), "stop": min(x.size - 3, stop) - start}

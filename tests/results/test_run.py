@@ -4,9 +4,11 @@ import json
 import pytest
 
 from gradcheck.report.json import render
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Miss
-from gradcheck.results.record import Footer, Header, Record, Run
+from gradcheck.results.run import Footer, Header, Run
 from gradcheck.results.verdict import SEVERITY, Verdict, worst
+from tests.case_results import case_result
 
 # interface.md §1, in full: whether the gate accepts the verdict, and whether it counts as checked
 GATE = {
@@ -35,13 +37,13 @@ def record(verdict="pass", **changes):
     plain = {"name": "relu/default/typical/float64", "hash": "a1b2", "implementation": "mine",
              "op": "relu", "dialect": "default", "sample": "typical", "dtype": "float64",
              "output": "x", "seed": 0, "repro": "gradcheck run", "compared": 10}  # fmt: skip
-    return Record(verdict=Verdict(verdict), **{**plain, **changes})
+    return case_result(verdict=Verdict(verdict), **{**plain, **changes})
 
 
 def run(*verdicts, **changes):
     header = Header(version="1", suite="s", suite_version="2", implementations=("mine",),
                     dtypes=("float64",), seed=0)  # fmt: skip
-    results = tuple(v if isinstance(v, Record) else record(v) for v in verdicts)
+    results = tuple(v if isinstance(v, CaseResult) else record(v) for v in verdicts)
     return Run(header=header, results=results, **changes)
 
 
@@ -120,10 +122,12 @@ def test_a_result_as_plain_data_says_what_the_record_says():
     assert plain["worst_index"] == [1, 2]
     assert (plain["verdict"], plain["expectation"]) == ("fail", "unexpected")
     assert (plain["reason"], plain["hunts"], plain["certificate"]) == ("2 of 10", "a sign", None)
-    for field in dataclasses.fields(Record):
-        if field.name not in ("verdict", "worst"):
-            kept = getattr(result, field.name)
-            assert plain[field.name] == ([] if kept == () else kept)
+    parts = (result.case, {}), (result.finding, {"name": "output"})
+    for part, names in parts:
+        for field in dataclasses.fields(part):
+            if field.name not in ("verdict", "worst"):
+                kept = getattr(part, field.name)
+                assert plain[names.get(field.name, field.name)] == ([] if kept == () else kept)
     assert len(plain["worst"]) == 2
 
 
@@ -150,7 +154,8 @@ def test_a_run_as_plain_data_survives_json():
 
 def test_records_cannot_be_changed_afterwards():
     whole = run("fail")
-    for target, name in ((whole, "complete"), (whole.results[0], "verdict"), (whole.header, "seed"),
+    finding = whole.results[0].finding
+    for target, name in ((whole, "complete"), (finding, "verdict"), (whole.header, "seed"),
                          (MISS, "error")):  # fmt: skip
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(target, name, True)

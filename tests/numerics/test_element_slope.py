@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.numerics.few_steps import excluding
+from gradcheck.numerics.element_slope import excluding
 
 
 def asked(forward, x, got):

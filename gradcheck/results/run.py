@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from gradcheck.results import required
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Breach, Expected, Gate, Known
-from gradcheck.results.finding import (
-    Blame,
-    Certificate,
-    Diagnosis,
-    Heat,
-    Miss,
-    Part,
-    Taylor,
-    VCurve,
-)
 from gradcheck.results.verdict import Verdict
-
-__all__ = [
-    "AT_FIRST",
-    "AT_MOST",
-    "AT_TIME",
-    "Blame",
-    "Certificate",
-    "Diagnosis",
-    "Footer",
-    "Header",
-    "Heat",
-    "Kind",
-    "Miss",
-    "Part",
-    "Record",
-    "Run",
-    "Taylor",
-    "VCurve",
-    "digest_of",
-]
 
 SCHEMA: Final = 1
 AT_FIRST: Final = "stopped at the first failure (-x)"
@@ -56,15 +25,6 @@ AT_TIME: Final = "the time of the run, --max-time"
 
 Standing = Verdict | Known
 """How a result stands: a verdict, or what a baseline makes of one."""
-
-
-class Kind(StrEnum):
-    """What was judged as a whole."""
-
-    OPERATOR = "operator"
-    MODEL = "model"
-    RULE = "rule"
-    """An update rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,85 +55,6 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """The judgement of one gradient output (or of the forward value) in one case and dtype.
-
-    `output` is the primal's name, or "forward". `worst` lists the worst elements, worst first:
-    up to 20 of a failure, one of a pass. `smallest_visible_error` is the smallest relative error
-    that the check could have seen in its blindest resolved element. `oracle` says whether
-    50-digit arithmetic settled any element. `conventions` says whose choice was found on kinks,
-    `certificate` which impostors the check would have rejected. `reason` is the finding in one
-    line; `hunts` is what the sample is there to find. A record whose `kind` is model has the
-    model's name as `op`, its size as `sample`, and a parameter or a stage as `output`; `part` says
-    which. `evaluations`, `taylor`, `blames`, `printed`, `slack`, `diagnosis`,
-    `curve` and `heat` are the finding's;
-    `source` is the file and line of the code judged, where it is known.
-    """
-
-    name: str
-    hash: str
-    implementation: str
-    op: str
-    dialect: str
-    sample: str
-    dtype: str
-    output: str
-    verdict: Verdict
-    seed: int
-    repro: str
-    hunts: str = ""
-    reason: str = ""
-    compared: int = 0
-    failed: int = 0
-    unresolved: int = 0
-    kinked: int = 0
-    smallest_visible_error: float | None = None
-    oracle: bool = False
-    conventions: tuple[str, ...] = ()
-    certificate: Certificate | None = None
-    worst: tuple[Miss, ...] = ()
-    kind: Kind = Kind.OPERATOR
-    part: Part = Part.GRADIENT
-    evaluations: int = 0
-    taylor: Taylor | None = None
-    blames: tuple[Blame, ...] = ()
-    printed: str = ""
-    slack: str = ""
-    diagnosis: Diagnosis | None = None
-    source: str = ""
-    curve: VCurve | None = None
-    heat: Heat | None = None
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells a result from all others of its run."""
-        return self.implementation, self.name, self.part, self.output
-
-    @property
-    def top(self) -> Miss | None:
-        """The worst element."""
-        return self.worst[0] if self.worst else None
-
-    @property
-    def times_bound(self) -> float:
-        """Error of the worst element in multiples of its bound; infinite where it is no number.
-
-        Negative where no element was compared.
-        """
-        if self.top is None:
-            return -1.0
-        if not self.top.bound > 0:  # a NaN is an error too
-            return math.inf if self.top.error else 0.0
-        ratio = self.top.error / self.top.bound
-        return math.inf if math.isnan(ratio) else ratio
-
-    @property
-    def defect(self) -> str:
-        """The word of its diagnosis's class of defects; empty where that is not known."""
-        return "" if self.diagnosis is None else self.diagnosis.word
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
     """Totals. `complete` is false where the run was interrupted or lost something."""
 
@@ -184,14 +65,14 @@ class Footer:
     counts: dict[str, int]
 
     @classmethod
-    def of(cls, results: Sequence[Record], complete: bool) -> Footer:
+    def of(cls, results: Sequence[CaseResult], complete: bool) -> Footer:
         """Count `results`."""
-        counts = Counter(result.verdict for result in results)
+        counts = Counter(result.finding.verdict for result in results)
         return cls(
             complete=complete,
             checked=sum(n for verdict, n in counts.items() if verdict.checked),
-            elements=sum(result.compared for result in results),
-            unresolved=sum(result.unresolved for result in results),
+            elements=sum(result.finding.compared for result in results),
+            unresolved=sum(result.finding.unresolved for result in results),
             counts={verdict.value: counts[verdict] for verdict in Verdict},
         )
 
@@ -201,7 +82,7 @@ class Run:
     """A whole run: what the reports are made of."""
 
     header: Header
-    results: tuple[Record, ...]
+    results: tuple[CaseResult, ...]
     complete: bool = True
     troubles: tuple[str, ...] = ()
     """What could not be judged at all, one line each (an implementation that does not load)."""
@@ -243,25 +124,25 @@ class Run:
         """Whether it ended early because its time was up."""
         return not self.complete and self.stopped.startswith(AT_TIME)
 
-    def expected(self, result: Record) -> Expected | None:
+    def expected(self, result: CaseResult) -> Expected | None:
         """What the baseline says of a result; None where it says nothing, or there is none."""
         return self.gate.results.get(result.key) if self.gate is not None else None
 
-    def accepts(self, result: Record) -> bool:
+    def accepts(self, result: CaseResult) -> bool:
         """Whether the gate accepts a result."""
         found = self.expected(result)
         if found is not None:
             return found.accepted
-        return result.verdict.expected and not required.lacks(self.header.require, result)
+        return result.finding.verdict.expected and not required.lacks(self.header.require, result)
 
-    def stands(self, result: Record) -> Standing:
+    def stands(self, result: CaseResult) -> Standing:
         """How a result stands: its verdict, or what the baseline makes of that."""
         found = self.expected(result)
-        return result.verdict if found is None or found.known is None else found.known
+        return result.finding.verdict if found is None or found.known is None else found.known
 
-    def fails(self, result: Record) -> bool:
+    def fails(self, result: CaseResult) -> bool:
         """Whether a result is a failure that the gate does not accept; an XPASS is none."""
-        return not (result.verdict.expected or self.accepts(result))
+        return not (result.finding.verdict.expected or self.accepts(result))
 
     @property
     def summary(self) -> str:
@@ -289,9 +170,11 @@ class Run:
         return [*words, f"stale={self.gate.entries(Breach.STALE)}"]
 
 
-def digest_of(results: Iterable[Record]) -> str:
+def digest_of(results: Iterable[CaseResult]) -> str:
     """A hash that changes when a case that was judged changes its meaning."""
     digest = hashlib.blake2b(digest_size=4)
-    for name, fingerprint in dict.fromkeys((r.name.rpartition("/")[0], r.hash) for r in results):
+    for name, fingerprint in dict.fromkeys(
+        (r.case.name.rpartition("/")[0], r.case.hash) for r in results
+    ):
         digest.update(f"{name}#{fingerprint}".encode(errors="backslashreplace"))
     return digest.hexdigest()
