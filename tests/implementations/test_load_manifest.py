@@ -140,6 +140,7 @@ def run(folder, *flags):
     return main(["run", "-q", "--op", "neg", "--dtype", "float64", "--impl", word, *flags])
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_the_command_line_judges_a_library(folder, capsys):
     report = folder / "report.json"

@@ -152,6 +152,7 @@ def test_a_witness_sees_cases_in_the_order_of_a_run_as_they_become_known():
     assert sorted(name for _, _, name, *took in told if took) == sorted(names)
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_kept_when_the_run_is_interrupted():
     asked = plan("relu", "tanh", "scale")
     count = len(asked.cases)
