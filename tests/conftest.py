@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections import defaultdict
 from itertools import pairwise
 
 # As the command does: several threads for small products are slower, many times where processes
@@ -17,18 +18,106 @@ from gradcheck_cases import SUITE
 
 from gradcheck.system.process import END_SIGNALS
 
-LIMIT = 900
-"""Seconds that a test may take: none waits for ever."""
+MAX_SECONDS = 900
+"""A test that takes longer fails; tests marked `soak` take hours."""
+TIERS = ("suite", "slow", "frameworks")
+"""Markers of tests that a plain run leaves out; `--all` and `--rest` run them."""
 
 gc.set_threshold(50_000, 20, 20)  # as the command does, too
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all", action="store_true", help="run the tests marked suite, slow or frameworks, too"
+    )
+    parser.addoption("--rest", action="store_true", help="run only what a plain run leaves out")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Give workers neighbouring tests: they share fixtures of a module or a session."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
+def pytest_xdist_auto_num_workers():
+    """Three workers on two cores: many tests wait for a process that they started."""
+    return os.cpu_count() * 3 // 2
+
+
 def pytest_configure(config):
-    """Processes that tests start hear Ctrl-C, also where this one does not (nohup, `&`)."""
+    """Set signals: a command that runs in this process leaves handlers of others alone.
+
+    Processes that tests start receive Ctrl-C, also where this one ignores it (nohup, `&`).
+    """
+    config.left_out = 0
     for kind in END_SIGNALS:
-        if signal.getsignal(kind) is signal.SIG_IGN:
-            usual = kind is signal.SIGINT
-            signal.signal(kind, signal.default_int_handler if usual else signal.SIG_DFL)
+        if kind is not signal.SIGINT:
+            signal.signal(kind, end)
+        elif signal.getsignal(kind) is signal.SIG_IGN:
+            signal.signal(kind, signal.default_int_handler)
+
+
+def end(kind, _):
+    """End this process by a signal as if it had no handler."""
+    signal.signal(kind, signal.SIG_DFL)
+    os.kill(os.getpid(), kind)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests of the tiers, unless the command line asks for them."""
+    if config.option.markexpr:
+        return
+    soak = {item for item in items if item.get_closest_marker("soak")}
+    optional = optional_tests([item for item in items if item not in soak])
+    if config.option.rest:
+        kept = {item for item, mark in optional.items() if "by" not in mark.kwargs}
+    elif config.option.all or any("::" in word for word in config.args):
+        kept = set(items) - soak
+    else:
+        kept = set(items) - soak - set(optional)
+        config.left_out = len(optional)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def optional_tests(items):
+    """The tests of the tiers and their markers, without the `keep` ones of each function.
+
+    Those are evenly spaced among the function's parameters. `by` names the command that judges
+    the others in CI: `--rest` leaves them to it.
+    """
+    functions = defaultdict(list)
+    for item in items:
+        marks = [mark for mark in item.iter_markers() if mark.name in TIERS]
+        if marks:
+            functions[item.nodeid.partition("[")[0]].append((item, marks[0]))
+    found = {}
+    for function in functions.values():
+        for i, (item, mark) in enumerate(function):
+            keep, count = mark.kwargs.get("keep", 0), len(function)
+            if i * keep // count == (i - 1) * keep // count:
+                found[item] = mark
+    return found
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take the number of tests left out from a worker: each of them collects all tests."""
+    node.config.left_out = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.left_out
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.left_out:
+        terminalreporter.write_line(
+            f"{config.left_out} tests of the whole suite were left out: "
+            "`--rest` runs them, `--all` runs everything"
+        )
 
 
 def pytest_collection_finish():
@@ -39,13 +128,13 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Fail what takes longer than the limit; a soak takes hours."""
+    """Fail a test that exceeds the time limit."""
 
     def late(*_):
-        pytest.fail(f"it took more than {LIMIT} s")
+        pytest.fail(f"it took more than {MAX_SECONDS} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, 0 if item.get_closest_marker("soak") else LIMIT)
+    signal.setitimer(signal.ITIMER_REAL, 0 if item.get_closest_marker("soak") else MAX_SECONDS)
     try:
         return (yield)
     finally:

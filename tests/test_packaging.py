@@ -113,6 +113,7 @@ def test_the_entry_points_name_what_exists(wheel):
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_works_where_there_is_nothing_else(wheel, tmp_path):
     site, home = tmp_path / "site", tmp_path / "home"
     wheel.extractall(site)
@@ -133,6 +134,7 @@ def test_the_wheel_works_where_there_is_nothing_else(wheel, tmp_path):
     assert sorted(p.name for p in home.iterdir()) == ["out.html", "out.xml"]
 
 
+@pytest.mark.slow
 def test_the_source_archive_carries_what_testing_takes(sdist):
     with tarfile.open(sdist) as archive:
         members = {PurePosixPath(m.name).relative_to(sdist.name.removesuffix(".tar.gz"))
@@ -145,6 +147,7 @@ def test_the_source_archive_carries_what_testing_takes(sdist):
     assert not {m for m in members if ".ci" in m.parts or "__pycache__" in m.parts}
 
 
+@pytest.mark.slow
 def test_the_source_archive_builds_the_same_wheel(sdist, wheel, tmp_path):
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")

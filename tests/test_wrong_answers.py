@@ -203,16 +203,23 @@ def softmax_vjp(ct, x):
     return y * (ct - (y * ct).sum(axis=-1, keepdims=True))
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(5))
 def test_softmax_without_its_dot_term_is_rejected(seed, dtype):
     x = np.random.default_rng(seed).normal(size=(4, 8)).astype(dtype)
     assert check(softmax, softmax_vjp, x, seed=seed).ok
-    assert check(softmax, lambda ct, x: softmax(x) * ct, x, seed=seed).verdict == "fail"
+    assert (
+        check(softmax, lambda ct, x: softmax(x) * ct, x, seed=seed, explain=False).verdict == "fail"
+    )
     # Blind to a cotangent of ones, for which the right answer is zero:
-    assert check(softmax, lambda ct, x: 0 * softmax_vjp(ct, x), x, seed=seed).verdict == "fail"
+    assert (
+        check(softmax, lambda ct, x: 0 * softmax_vjp(ct, x), x, seed=seed, explain=False).verdict
+        == "fail"
+    )
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("those", seeds(3, few=1))
 @pytest.mark.parametrize(
@@ -306,6 +313,7 @@ def test_the_unsolved_case_needs_no_oracle(x, dtype):
     assert wrong.error_bar < 1e-4 * abs(exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "those",
@@ -342,4 +350,6 @@ def llama(seed, dtype, width=768):
         dot = (g * x).sum(axis=-1, keepdims=True) / (width * rms(x) * rms(x))
         return g / rms(x) - x * dot
 
-    return check(forward, backward, x, seed=seed).verdict.value, abs(rms(x).item() - 1)
+    return check(forward, backward, x, seed=seed, explain=False).verdict.value, abs(
+        rms(x).item() - 1
+    )

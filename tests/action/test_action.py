@@ -124,6 +124,7 @@ def test_a_right_implementation_passes(check, folder):
     assert [p.name for p in folder.iterdir()] == ["kernels.py"]
 
 
+@pytest.mark.slow
 def test_a_wrong_one_fails_and_is_annotated_where_it_stands(check):
     done = check(implementations="  kernels:WRONG \n\n kernels:RIGHT\r\n")
     assert done.code == 1, done.log
@@ -136,6 +137,7 @@ def test_a_wrong_one_fails_and_is_annotated_where_it_stands(check):
     assert message.startswith("dx has the wrong sign")
 
 
+@pytest.mark.slow
 def test_below_another_folder_the_annotation_names_the_file_from_the_checkout(check, folder):
     below = folder / "a, b%" / "c"
     below.mkdir(parents=True)
@@ -145,6 +147,7 @@ def test_below_another_folder_the_annotation_names_the_file_from_the_checkout(ch
     assert properties.startswith("file=a%2C b%25/c/kernels.py,line=6,")
 
 
+@pytest.mark.slow
 def test_known_failures_open_the_gate(check, folder):
     entry = '[[known]]\nmatch = "relu/*/*/*"\noutput = "dx"\nverdict = "fail"\nreason = "old"\n'
     (folder / "known.toml").write_text(f'suite = "2026.11"\ndtypes = ["float64"]\n{entry}')
@@ -153,6 +156,7 @@ def test_known_failures_open_the_gate(check, folder):
     assert "1 known" in (Path(done.outputs["reports"]) / "badge.json").read_text()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("inputs", "code"),
     [
@@ -170,11 +174,13 @@ def test_whatever_else_is_wrong_fails_even_without_a_gate(check, inputs, code):
     assert "gradcheck: " in done.summary
 
 
+@pytest.mark.slow
 def test_without_a_gate_a_failure_is_left_to_a_later_job(check):
     done = check(implementations="kernels:WRONG", gate="false")
     assert (done.code, done.outputs["exit-code"]) == (0, "1")
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     "name", ["implementations", "operators", "dtypes", "baseline", "shard", "merge", "args", "gate"]
 )
@@ -185,6 +191,7 @@ def test_an_input_is_never_read_by_a_shell(check, folder, name):
     assert [name for name, _, _ in done.commands] in ([], ["error"])
 
 
+@pytest.mark.slow
 def test_the_folder_is_never_read_by_a_shell(check, folder):
     (folder / EVIL.replace("/", "")).mkdir()
     (folder / "kernels.py").rename(folder / EVIL / "kernels.py")
@@ -203,6 +210,7 @@ def test_what_is_to_be_installed_is_never_read_by_a_shell(step, folder, tmp_path
     assert not (folder / "pwned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whose", ["TALKS", "RAISES"])
 def test_what_the_code_prints_is_no_command(check, whose):
     done = check(implementations=f"kernels:{whose}")
@@ -214,6 +222,7 @@ def test_what_the_code_prints_is_no_command(check, whose):
     assert "title=mine" not in properties
 
 
+@pytest.mark.slow
 def test_shards_are_joined(check, folder):
     shards = folder / "shards of"
     for i in (1, 2):

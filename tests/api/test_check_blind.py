@@ -45,6 +45,7 @@ def verdict(forward, vjp, x):
     return finding.verdict
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_wrong_multiples_of_a_gradient_pass_at_no_scale(name):
     forward, slope, scales = FUNCTIONS[name]

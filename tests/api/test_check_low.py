@@ -155,6 +155,7 @@ def said(name, kind, change=lambda gradients: gradients, where=None):
     return check(careful(forward), careful(changed), *(where or primals(name, kind)))
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_float32_inside_and_one_rounding_pass(name, kind):
@@ -179,6 +180,7 @@ def zero_row(gradient):
     return out
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize(
@@ -191,6 +193,7 @@ def test_wrong_gradients_fail(name, kind, change):
     assert found.verdict.value == "fail", str(found)
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("change", [lambda g: 1.02 * g, one_element], ids=["2%", "one element"])
@@ -202,7 +205,7 @@ def test_two_percent_do_not_pass(name, kind, change):
 def test_a_dropped_term_and_what_is_no_number_fail(kind):
     x = primals("softmax", kind)
     wrong = careful(lambda ct, x: ct * softmax(x))
-    assert check(careful(softmax), wrong, *x).verdict.value == "fail"
+    assert check(careful(softmax), wrong, *x, explain=False).verdict.value == "fail"
     assert said("softmax", kind, first(lambda g: g * np.nan)).verdict.value == "fail"
     wide = check(
         careful(softmax), lambda ct, x: softmax_vjp(*(a.astype("f4") for a in (ct, x))), *x
@@ -251,7 +254,7 @@ def test_a_sum_of_512_terms_kept_in_16_bits_does_not_pass(kind, sign):
     rng = np.random.default_rng(7)
     x = rng.uniform(0.5, 1.5, (512, 8)) * np.where(rng.random((512, 8)) < 0.5, sign, 1.0)
     arrays = [x.astype(kind), rng.uniform(0.5, 1.5, 8).astype(kind)]
-    assert not check(forward, vjp, *arrays).ok
+    assert not check(forward, vjp, *arrays, explain=False).ok
     right = careful(lambda ct, x, w: (ct * w, (ct * x).sum(0)))
     assert check(careful(forward), right, *arrays).ok
 
@@ -289,7 +292,7 @@ def test_a_forward_that_keeps_float32_inside_is_differenced_in_float32(kind):
 
     x = np.linspace(-1.5, 1.5, 40).astype(kind)
     assert check(forward, vjp, x).ok
-    assert not check(forward, lambda ct, x: vjp(ct, x, 1.05), x).ok
+    assert not check(forward, lambda ct, x: vjp(ct, x, 1.05), x, explain=False).ok
 
 
 def test_dtypes_are_not_mixed_and_what_is_not_judged_in_16_bits_is_refused():

@@ -17,6 +17,7 @@ def noted(found):
     return any(NOTE in finding.reason for finding in found.findings)
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("primals", [SHORT, np.ones(4), np.arange(6.0), np.array([3.0])])
@@ -41,7 +42,9 @@ def test_the_cotangent_of_a_loss_that_is_rounded_fails(kept, full):
     def vjp(ct, x):
         return kept.rounded(ct) * x
 
-    assert check(lambda x: np.sum(x * x) / 2, vjp, x, full=full).verdict.name == "FAIL"
+    assert (
+        check(lambda x: np.sum(x * x) / 2, vjp, x, full=full, explain=False).verdict.name == "FAIL"
+    )
 
 
 def frozen():
@@ -116,6 +119,7 @@ def split(x, bits):
     return big - (big - x)
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("bits", [11, 20])
 @pytest.mark.parametrize(
     ("forward", "slope", "scale"),
@@ -141,7 +145,7 @@ def test_a_right_formula_that_loses_more_than_forward_fails(large):
         g = ct * (1 - np.tanh(x) ** 2)
         return g * (1 + large) - g * large
 
-    assert check(np.tanh, vjp, x).verdict.name == "FAIL"
+    assert check(np.tanh, vjp, x, explain=False).verdict.name == "FAIL"
 
 
 def test_a_right_formula_may_lose_what_forward_loses_at_the_same_point():
@@ -153,8 +157,8 @@ def test_a_right_formula_may_lose_what_forward_loses_at_the_same_point():
     def vjp(ct, a, factor=1.0):
         return factor * 2 * ct * a @ np.linalg.inv(a.T @ a)
 
-    assert check(forward, vjp, a).verdict.name != "FAIL"
-    assert not check(forward, lambda ct, a: vjp(ct, a, 1.01), a).ok
+    assert check(forward, vjp, a, explain=False).verdict.name != "FAIL"
+    assert not check(forward, lambda ct, a: vjp(ct, a, 1.01), a, explain=False).ok
 
 
 HERE = np.array([4.0, 1.0])

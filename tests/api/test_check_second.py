@@ -182,6 +182,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape_of_function_passes(name, dtype):
@@ -360,6 +361,7 @@ def test_without_gradients_there_is_no_second_order(gradient):
 # ── a double backward ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("factor", [1.01, 0.0, -1.0, np.nan])
@@ -401,6 +403,7 @@ def test_a_double_backward_and_a_vjp_that_both_save_fail():
     assert {"double dct", "double dx"} <= rows(found, "pass")
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("returned", "verdict", "message"),
     [
@@ -464,6 +467,7 @@ def test_a_double_backward_that_misbehaves_is_named():
 # ── forward mode ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("factor", [1.001, 0.0, -1.0, 2.0, np.nan, np.inf])
 def test_a_jvp_that_is_off_fails_against_forward_and_against_the_vjp(factor, dtype):
@@ -604,6 +608,7 @@ def unary(name):
     }[name]  # fmt: skip
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 @pytest.mark.parametrize("name", ["tanh", "steep", "relu", "leaky", "abs", "elu", "log", "tiny"])
@@ -653,6 +658,7 @@ def network_jvp(us, x, w, v):
     return us[2] @ relu(z) + v @ ((us[1] @ x + w @ us[0]) * (z > 0))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_network_with_kinks_all_around_passes(seed, dtype):
@@ -673,6 +679,7 @@ def insists(function):
     return wrapped
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["relu", "leaky", "abs", "elu", "log"])
 @pytest.mark.parametrize("those", seeds(36, few=9))
 def test_a_bend_beside_a_primal_is_not_held_against_float32(name, those):

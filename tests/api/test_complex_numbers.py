@@ -51,6 +51,7 @@ def vjp_of(name, system, change=None):
 # ── right and wrong ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=20)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_right_gradient_passes_by_its_convention_and_by_none(name):
     at = [*PAIRS].index(name)
@@ -75,6 +76,7 @@ OWN = {"real": ["conjugate", "real part"], "imag": ["imaginary part"]}
 """Changes that leave a gradient as it is: the gradient of the real part is real."""
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("name", NAMED)
 def test_what_goes_wrong_with_complex_numbers_is_rejected_by_either_convention(name):
     at = NAMED.index(name)
@@ -89,6 +91,7 @@ def test_what_goes_wrong_with_complex_numbers_is_rejected_by_either_convention(n
         assert found.verdict is Verdict.FAIL, f"{kind}, {system}, {wide=}, {full=}: {found}"
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("kind", ["real part of ct", "first primal", "turned", "negated"])
 @pytest.mark.parametrize("name", ["product", "fft"])
 def test_without_a_convention_neither_passes_what_is_wrong_in_both(name, kind):
@@ -235,7 +238,10 @@ def test_a_cotangent_that_is_written_over_is_an_error_whatever_flag_is_set(syste
         return vjp_of("square", system)(ct, z)
 
     for convention in (system, None):
-        assert check(square, overwrites, Z, convention=convention).verdict is Verdict.ERROR
+        assert (
+            check(square, overwrites, Z, convention=convention, explain=False).verdict
+            is Verdict.ERROR
+        )
 
 
 def test_a_complex_gradient_of_a_real_primal_is_no_gradient():
@@ -262,6 +268,7 @@ def double_torch(gg, ct, z):
     return gg * 2 * z, 2 * ct * np.conj(gg)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("system", ["torch", "jax"])
 def test_second_order_and_forward_mode_of_a_complex_function(system):
     vjp = {"torch": torch_vjp, "jax": jax_vjp}[system]
@@ -359,6 +366,7 @@ def test_an_empty_primal_spoils_no_verdict_where_others_are_compared(empty, full
 # ── the systems themselves ───────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.frameworks
 def test_pytorchs_own_gradients_are_in_its_convention():
     torch = pytest.importorskip("torch")
 
@@ -374,9 +382,10 @@ def test_pytorchs_own_gradients_are_in_its_convention():
         return tuple(g.resolve_conj().resolve_neg().numpy() for g in found)
 
     assert check(forward, vjp, Z, Z.imag + 0.1, convention="torch").ok
-    assert not check(forward, vjp, Z, Z.imag + 0.1, convention="jax").ok
+    assert not check(forward, vjp, Z, Z.imag + 0.1, convention="jax", explain=False).ok
 
 
+@pytest.mark.frameworks
 def test_jaxs_own_gradients_are_in_its_convention():
     jax = pytest.importorskip("jax")
 
@@ -391,7 +400,7 @@ def test_jaxs_own_gradients_are_in_its_convention():
 
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
         assert check(forward, vjp, Z, Z.imag + 0.1, convention="jax").ok
-        assert not check(forward, vjp, Z, Z.imag + 0.1, convention="torch").ok
+        assert not check(forward, vjp, Z, Z.imag + 0.1, convention="torch", explain=False).ok
 
 
 # ── in 50 digits ─────────────────────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ from gradcheck.numerics.arrays import as_tuple
 NOTHING = "changes no bit of any gradient"
 
 
+@pytest.mark.suite
 @pytest.mark.parametrize("name", ["matmul", "silu", "softmax", "half_square"])
 def test_what_rounds_fails_at_full_and_at_short_mantissas(name):
     rows = list(narrow_rows([name], modes=["projection"]))
@@ -21,6 +22,7 @@ def test_what_rounds_fails_at_full_and_at_short_mantissas(name):
     )  # of two of the five places at most, there is nothing to round
 
 
+@pytest.mark.suite
 @pytest.mark.parametrize("name", ["cross_entropy"])
 def test_so_it_does_by_every_element(name):
     rows = list(narrow_rows([name], modes=["full"]))

@@ -85,6 +85,7 @@ SMALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(("curve", "n"), SMALL)
 def test_a_point_counts_what_it_measures(curve, n, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -68,6 +68,7 @@ def test_a_message_is_as_long_whatever_the_model():
     assert len(large.packed()) == REQUEST.size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_any_number_of_workers_says_the_same(workers, right):
     """Three ranks cut the rows unevenly."""
@@ -78,6 +79,7 @@ def test_any_number_of_workers_says_the_same(workers, right):
     assert other.judged[2].bytes == cost.tensor(workers, workers, 6, other.judged[2].draws)
 
 
+@pytest.mark.slow
 def test_a_wrong_element_of_any_worker_is_named_with_its_place():
     part = LAYOUT.parts(NAME)[1]
     seen = found(Plant("element", NAME, part.worker, 17), search=300)
@@ -91,6 +93,7 @@ def test_a_wrong_element_of_any_worker_is_named_with_its_place():
     assert seen.check_bytes < 200_000  # extra scalars only
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "says"),
     [
@@ -108,6 +111,7 @@ def test_wrong_numbers_are_found_and_whose_they_are(bug, says):
 GAINS = ["0.gain", "1.gain"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "where", "says"),
     [
@@ -139,6 +143,7 @@ def test_every_bug_is_put_to_the_test():
     assert {*IN_NUMBERS} < tried
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_one_line_and_the_rest_is_kept():
     with Mesh(LAYOUT) as mesh:
         findings = []
@@ -169,6 +174,7 @@ def test_what_a_worker_raises_is_said():
         mesh.ask(Request(ask=Ask.SURVEY, tensor=999), [1])
 
 
+@pytest.mark.slow
 def test_tensors_are_put_back_bit_by_bit():
     with Mesh(LAYOUT) as mesh:
 

@@ -85,6 +85,7 @@ def torch_forward(workload: Workload):
     }[workload.operator]
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("name", BOTH)
 def test_pytorchs_own_operators_and_autograd_agree(name):
     torch = pytest.importorskip("torch")

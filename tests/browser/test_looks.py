@@ -4,6 +4,8 @@ import pytest
 
 from gradcheck.results.verdict import Verdict
 
+pytestmark = pytest.mark.slow
+
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (colour) => {

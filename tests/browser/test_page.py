@@ -7,6 +7,8 @@ import pytest
 from gradcheck.results.finding import Certificate, Heat, VCurve
 from gradcheck.results.verdict import Verdict
 
+pytestmark = pytest.mark.slow
+
 FAIL = Verdict.FAIL
 
 

@@ -130,6 +130,7 @@ def test_a_convention_lies_in_the_interval_and_its_system_is_named_once(spec):
             assert low <= (c.slope(**spec.defaults) if callable(c.slope) else c.slope) <= high
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("spec", "kink", "x", "attrs"),
     [
@@ -286,6 +287,7 @@ def test_nothing_overflows_far_out(spec, xp):
 # ── defects of others that the samples show ──────────────────────────────────────────────────
 
 
+@pytest.mark.frameworks
 def test_pytorchs_hardsigmoid_rounds_a_sixth_to_float32_for_float64_too():
     torch = pytest.importorskip("torch")
     leaf = torch.zeros(1, dtype=torch.float64, requires_grad=True)

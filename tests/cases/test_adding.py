@@ -41,6 +41,7 @@ def test_it_runs_and_passes_in_every_dtype(mycases):
     assert "impostors would have been rejected" in run.stdout
 
 
+@pytest.mark.slow
 def test_its_mutant_and_every_impostor_are_rejected(mycases):
     power = gradcheck("power", "-q", cwd=mycases)
     assert power.returncode == 0, power.stdout + power.stderr
@@ -48,6 +49,7 @@ def test_its_mutant_and_every_impostor_are_rejected(mycases):
     assert re.search(r"POWER pass mutants=1/1 equivalent=0 impostors=(\d+)/\1 ", power.stdout)
 
 
+@pytest.mark.slow
 def test_a_mutant_that_nothing_kills_is_refused_with_what_to_do(mycases):
     path = mycases / "mycases.py"
     text = path.read_text(encoding="utf-8")
@@ -59,6 +61,7 @@ def test_a_mutant_that_nothing_kills_is_refused_with_what_to_do(mycases):
     assert "add one that does, or prove in `equivalent`" in said
 
 
+@pytest.mark.slow
 def test_a_wrong_vjp_is_seen_in_both(mycases):
     path = mycases / "mycases.py"
     text = path.read_text(encoding="utf-8")
@@ -138,6 +141,7 @@ def mymodel(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_model_runs_and_passes_at_fifty_digits_and_in_both_dtypes(mymodel):
     run = gradcheck("run", "-q", "--model", "autoencoder", cwd=mymodel)
     assert run.returncode == 0, run.stdout + run.stderr

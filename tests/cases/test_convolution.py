@@ -180,6 +180,7 @@ def test_conventions_for_ties():
     }
 
 
+@pytest.mark.frameworks
 def test_the_convention_of_pytorch_is_what_pytorch_does():
     torch = pytest.importorskip("torch")
     x, ct, attrs = tied()

@@ -153,6 +153,7 @@ def test_a_step_takes_at_zero_the_value_of_its_dialect():
     assert values == {"ggml": [0, 0], "half": [0.5, 0.5], "closed": [1, 1]}
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("spec", [sqrt, log, abs_, sgn], ids=lambda spec: spec.name)
 def test_pytorch_follows_on_the_kink_what_the_table_says(spec):
     torch = pytest.importorskip("torch")

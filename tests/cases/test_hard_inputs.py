@@ -281,6 +281,7 @@ def is_new(case):
     return case.sample.name in HARD and f"{case.spec.name}/{case.sample.name}" not in BEFORE
 
 
+@pytest.mark.suite(keep=2)
 @each
 def test_a_kernel_is_rejected_in_its_gradient_by_the_sample_named(what, monkeypatch):
     planted = PLANTED[what]
@@ -292,6 +293,7 @@ def test_a_kernel_is_rejected_in_its_gradient_by_the_sample_named(what, monkeypa
         assert "fail" in [v for (_, d, _), (v, _) in found.items() if d == dtype], found
 
 
+@pytest.mark.suite(keep=4)
 @each
 def test_it_is_right_wherever_inputs_are_small(what, monkeypatch):
     planted = PLANTED[what]

@@ -261,6 +261,7 @@ def test_conventions_on_the_margin():
     assert found == {"0": [0, 0, -2], "-y": [-2, 2, -2], "-y/2": [-1, 1, -2]}
 
 
+@pytest.mark.frameworks
 def test_the_conventions_of_pytorch_are_what_pytorch_does():
     torch = pytest.importorskip("torch")
     x, labels = np.array([1.0, -1.0, 0.0]), np.array([1, -1, 1])

@@ -284,6 +284,7 @@ def test_inside_the_ball_eps_is_the_length_and_the_gradient_is_plain():
     np.testing.assert_allclose((dx[2] * x[2]).sum(), 0, atol=1e-15)
 
 
+@pytest.mark.frameworks
 def test_on_the_sphere_pytorch_follows_the_outer_formula():
     torch = pytest.importorskip("torch")
     x, ct = np.array([[0.375, 0.5]]), np.array([[1.0, -2.0]])

@@ -46,6 +46,7 @@ def agree(a, b, rtol=1e-14):
 # ── the suite's own text ─────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.suite(keep=2, by="gradcheck run --rule '*'")
 @pytest.mark.parametrize(  # `gradcheck run --rule '*'`, which CI runs, judges all of them, too
     "case", few(CASES, lambda case: case.sample.name == "typical"), ids=lambda case: case.name
 )
@@ -65,6 +66,7 @@ def test_every_rule_takes_at_least_20_steps_over_several_tensors(rule):
         assert len({p.shape for p in case.params.values()}) >= 4
 
 
+@pytest.mark.suite(keep=2, by="gradcheck power --rule '*'")
 @pytest.mark.parametrize(
     "mutant", [m for ms in MUTANTS.values() for m in ms], ids=lambda m: m.full_name
 )
@@ -239,6 +241,7 @@ def test_the_first_step_has_the_length_lr():
 # ── PyTorch ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pytorchs_own_optimisers_pass(case):
     pytest.importorskip("torch")

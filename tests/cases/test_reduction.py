@@ -124,6 +124,7 @@ def test_the_gap_of_a_maximum_counts_the_first_place_only():
     assert gap(max_rows, [[7.0]]).tolist() == [[1]]
 
 
+@pytest.mark.frameworks
 def test_the_conventions_at_a_tie_are_those_of_pytorch():
     torch = pytest.importorskip("torch")
     x = np.array([[2.0, 1.0, 2.0, 0.5, 2.0], [1.0, 1.0, 1.0, 1.0, 1.0]])

@@ -56,6 +56,8 @@ def folder(tmp_path, monkeypatch):
     points = {"builtin": "gradcheck_cases:SUITE"}
     monkeypatch.setattr("gradcheck.system.entry_points.entry_points", lambda group: points)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    # A module written twice within a second would be read from its old bytecode.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.chdir(tmp_path)
     Path("kernels.py").write_text(KERNELS)
     Path("raising.py").write_text("raise ValueError('one\\ntwo')")

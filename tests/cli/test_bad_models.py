@@ -79,6 +79,7 @@ def said(lines):
     return {o: r["verdict"] for o, r in lines.items() if r["verdict"] != "pass"}
 
 
+@pytest.mark.slow
 def test_right_gradients_pass(models):
     code, lines = models("RIGHT")
     assert (code, said(lines)) == (0, {})

@@ -82,6 +82,7 @@ def test_mending_a_listed_failure_closes_the_gate_with_the_line_to_remove(run, l
     assert lines(found, "RESULT")[0].startswith("RESULT fail ")
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("old", "new", "breach"),
     [
@@ -111,6 +112,7 @@ def test_where_stdout_is_a_report_each_line_is_said_on_stderr(run, listed):
     assert found.err.splitlines()[0].startswith(f"gradcheck: {FILE}:6: XPASS: ")
 
 
+@pytest.mark.slow
 def test_an_operator_that_is_not_bound_any_more_closes_the_gate(run, listed):
     found = run("--op", "tanh", *WRONG[:-1], "kernels:WRONG", "--baseline", FILE)
     assert found.code == 0
@@ -134,6 +136,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(("old", "new", "says"), BAD)
 @pytest.mark.parametrize("action", ["run", "update", "prune", "check"])
 def test_a_bad_file_is_refused_before_anything_runs(
@@ -232,6 +235,7 @@ def test_update_after_a_part_of_the_run_refuses_what_was_not_run(baseline, liste
     assert found.code == 1  # 2 is above 0.5
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_changes_nothing(baseline, listed):
     before = listed.read_text()
     for action in ("update", "prune"):

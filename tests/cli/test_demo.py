@@ -45,6 +45,7 @@ def test_it_shows_one_pass_one_failure_and_one_crash(demo):
     assert not list(demo.folder.iterdir())
 
 
+@pytest.mark.slow
 def test_its_repro_lines_work_when_they_are_pasted(demo):
     lines = [x.removeprefix("  run: ") for x in demo("demo").stdout.splitlines() if "  run: " in x]
     assert len(lines) == 2
@@ -53,6 +54,7 @@ def test_its_repro_lines_work_when_they_are_pasted(demo):
         assert demo(*words, "--no-shrink").returncode == 1
 
 
+@pytest.mark.slow
 def test_no_line_is_wider_than_the_terminal(run, monkeypatch):
     for width in (60, 80, 100, 160):
         monkeypatch.setattr("gradcheck.cli.console.width", lambda _, width=width: width)
@@ -61,6 +63,7 @@ def test_no_line_is_wider_than_the_terminal(run, monkeypatch):
         assert all(line.startswith(("  run: ", "RESULT ")) for line in wide), wide
 
 
+@pytest.mark.slow
 def test_it_notices_when_it_does_not_show_what_it_says(run, monkeypatch):
     def mended(plan):
         found = execute(plan)
@@ -76,6 +79,7 @@ def test_it_notices_when_it_does_not_show_what_it_says(run, monkeypatch):
     assert "What you have seen" not in found.out
 
 
+@pytest.mark.slow
 def test_the_copy_is_what_was_judged_and_can_be_repaired(run):
     found = run("--copy", "new/folder", command="demo")
     path = Path("new/folder/kernels.py")

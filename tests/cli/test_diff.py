@@ -64,6 +64,7 @@ def test_a_change_for_the_worse_exits_1_and_for_the_better_0(reported, diff):
     assert "nothing is worse" in back.out
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_whole_call_is_newly_crashing(run, reported, diff):
     reported("right")
     sys.modules.pop("kernels", None)
@@ -152,6 +153,7 @@ def test_several_implementations_are_compared_by_name(run, reported, diff):
     assert diff("both.json::kernels:RIGHT", "one.json").code == 1
 
 
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -237,6 +239,7 @@ def test_a_file_may_be_called_like_an_implementation(reported, diff):
     assert diff("odd::name", "old.json").code == 0
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("columns", [60, 100])
 def test_a_terminal_has_its_width_and_colours(reported, environment, columns):
     reported("right")

@@ -204,6 +204,7 @@ def test_what_a_dtype_does_not_hold_is_counted_and_not_asked(run):
 # ── what is answered ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @BOTH
 def test_the_reference_passes(export, judge, layout):
     words = ["--op", "rms_norm", "--op", "softmax_cross_entropy", "--op", "softcap_back"]
@@ -375,6 +376,7 @@ HUGE = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000),
 X = "gradient.x.npy"
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -407,6 +409,7 @@ def test_an_archive_that_is_no_answer_is_an_error_of_its_case(export, judge, spo
     assert not Path("exploded").exists()
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

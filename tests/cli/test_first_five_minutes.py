@@ -90,6 +90,7 @@ def adopted(shell, flags, break_it, mend_it):
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.slow
 def test_in_python(shell):
     assert shell("gradcheck demo").code == 0
     module = shell.here / "mymod.py"
@@ -127,6 +128,7 @@ def test_in_python(shell):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 def test_in_c(shell):
     def build(*pairs):
@@ -157,6 +159,7 @@ def test_in_c(shell):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 @pytest.mark.parametrize(
     ("old", "new", "said"),

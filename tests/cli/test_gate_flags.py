@@ -146,6 +146,7 @@ def test_a_gate_that_fails_exits_with_zero_and_says_so(run):
     assert run("out.jsonl", "--exit-zero", command="merge").code == 0
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -185,6 +186,7 @@ def test_failing_tensors_are_kept_and_a_line_says_how_many(run):
         np.testing.assert_array_equal(kept["want"], right)
 
 
+@pytest.mark.slow
 def test_several_jobs_keep_the_same(run):
     """In processes of their own, as Python is judged usually, and in this one."""
     few = (*WRONG, "--op", "relu", "-k", "typical or square or cube")

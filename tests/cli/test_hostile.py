@@ -55,6 +55,7 @@ def commanding(text):
     return [line[:200] for line in text.splitlines() if re.match(r"\s*::|.*##\w*\[", line)]
 
 
+@pytest.mark.slow
 def test_code_that_does_its_worst_is_reported_and_commands_nobody(judged, folder, capsys):
     done, found = judged
     assert done.returncode == 1, done.stderr[-2000:]

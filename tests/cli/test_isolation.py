@@ -40,6 +40,7 @@ def deadly():
     Path("deadly.py").write_text(DEADLY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -79,6 +80,7 @@ def test_a_crash_is_a_verdict_and_the_rest_is_judged(isolated):
     assert found.footer["complete"] is True
 
 
+@pytest.mark.slow
 def test_a_loop_is_cut_off_and_the_repro_says_when(isolated):
     words = ("--op", "relu", "--sample", "typical", "--dtype", "float64", "--timeout", "0.3")
     found = isolated(*words, "--impl", "deadly:LOOPS")
@@ -88,6 +90,7 @@ def test_a_loop_is_cut_off_and_the_repro_says_when(isolated):
     assert "--timeout 0.3" in result["repro"]
 
 
+@pytest.mark.slow
 def test_several_jobs_have_a_process_each(process):
     words = ("--op", "relu", "--sample", "typical", "-j", "2", "--format", "json")
     found = process("run", *words, "--impl", "deadly:CRASHES")
@@ -95,6 +98,7 @@ def test_several_jobs_have_a_process_each(process):
     assert {r["verdict"] for r in json.loads(found.stdout)["results"]} == {"crash"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
 )

@@ -49,6 +49,7 @@ def test_taylor_adds_the_remainder_of_every_gradient(judged):
             assert abs(curve["intercept"]) <= curve["error_bar"]
 
 
+@pytest.mark.slow
 def test_curves_come_back_from_other_processes(process):
     words = ("run", "-q", "--op", "tanh", "--op", "relu", "--taylor", "--format", "json")
     one, several = process(*words), process(*words, "-j", "2")
@@ -56,6 +57,7 @@ def test_curves_come_back_from_other_processes(process):
     assert '"intercept"' in one.stdout
 
 
+@pytest.mark.slow
 def test_evidence_comes_back_from_other_processes(process):
     words = ("run", "-q", "--impl", "examples.kernels:IMPL", "--op", "rms_norm", "--sample",
              "typical", "--sample", "tiny", "--format", "json")  # fmt: skip
@@ -65,6 +67,7 @@ def test_evidence_comes_back_from_other_processes(process):
     assert '"bars": [' in one.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["2", "auto"])
 def test_several_processes_print_what_one_prints(process, word):
     words = ("run", "-q", "--op", "relu", "--op", "clamp", "--op", "max")

@@ -41,6 +41,7 @@ def test_a_selection_of_nothing_is_no_success(run):
     assert json.loads(found.out)["operators"] == []
 
 
+@pytest.mark.suite(keep=5)
 @pytest.mark.parametrize("name", SUITE.operators)
 def test_every_operator_explains_itself(run, name):
     found = run(name, command="explain")

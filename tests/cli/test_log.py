@@ -156,6 +156,7 @@ def again(run):
 DELAYS = (0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1, 0.13, 0.17)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_leaves_what_it_knew(forked, again):
     for number in range(1, len(DELAYS) + 2):
         Path(f"{number}.json").write_text("the one before\n")
@@ -184,6 +185,7 @@ def test_a_run_that_is_killed_leaves_what_it_knew(forked, again):
     assert partial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deadly", [("os", "fsync"), ("Path", "replace"), ("Path", "chmod")])
 def test_a_report_that_is_killed_leaves_the_old_one(forked, deadly):
     Path("0.json").write_text("the one before\n")
@@ -195,6 +197,7 @@ def test_a_report_that_is_killed_leaves_the_old_one(forked, deadly):
 # ── a full disk ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_costs_the_log_its_end_and_the_run_nothing(forked, again):
     Path("1.json").write_text("the one before\n")
     codes = forked({"words": words(0)}, {"words": words(1), "limit": 20_000})
@@ -237,6 +240,7 @@ def test_a_log_on_a_full_device_costs_the_exit_code_alone(run):
 HANGS = ("--suite", "slow:SUITE", "-j", "2", "--no-isolate")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_what_other_jobs_had_finished_is_in_the_log(begun, again, sent):
     with begun(*words(0, *HANGS, impl="slow:HANGS")) as one:
@@ -258,6 +262,7 @@ def test_what_other_jobs_had_finished_is_in_the_log(begun, again, sent):
     assert again("0.jsonl").code == 130
 
 
+@pytest.mark.slow
 def test_a_log_grows_while_several_jobs_go_on(begun):
     Path("slow.py").write_text(SLOW.replace("NAMES[0]: {", "NAMES[2]: {"))
     with begun(*words(0, *HANGS, "--op", "square0[012]", impl="slow:HANGS")) as one:
@@ -291,6 +296,7 @@ def test_the_first_failure_ends_the_run(run, again):
     assert again("x.jsonl").code == again("x.json").code == 1
 
 
+@pytest.mark.slow
 def test_several_jobs_end_at_the_same_one(there):
     one, two = (there("run", *FIRST, "--format", "jsonl", "-j", jobs) for jobs in ("1", "2"))
     assert (one.returncode, two.returncode) == (1, 1)
@@ -330,6 +336,7 @@ def test_without_a_failure_all_is_judged(run):
 KEPT = ("--impl", "slow:WRONG", "--suite", "slow:SUITE", "--op", "square0[2-4]", "--no-contract")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kept", ["run.jsonl", "run.json"])
 def test_every_format_is_what_the_run_itself_would_have_written(run, again, kept):
     targets = [word for form in FORMATS for word in ("-o", f"once.{form}:{form}")]
@@ -428,6 +435,7 @@ def test_a_log_is_read_from_a_pipe(run, there):
     assert done.stdout == Path("run.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_log_may_go_to_stdout_and_to_a_pipe(there):
     os.mkfifo("pipe.jsonl")
     got = []
@@ -460,6 +468,7 @@ def shards(run, of, *words):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -559,6 +568,7 @@ def test_what_a_run_did_not_reach_is_still_known(run):
     assert ops_of("run.jsonl") == {"square03", "square04", "square05"}
 
 
+@pytest.mark.slow
 def test_the_contract_is_asked_where_the_full_run_asks_it(run):
     words = ("--op", "relu", "--impl", "kernels:WRONG", "-o", "run.jsonl")
     assert run(*words).code == 1

@@ -102,6 +102,7 @@ def test_the_terminal_says_who_is_to_blame(run):
     assert result.startswith("RESULT fail ")
 
 
+@pytest.mark.slow
 def test_several_processes_find_the_same(judged):
     words = ("--model", "quadratic", "--model", "svm", "--dtype", "float64")
     assert judged(*words, "-j", "2").results == judged(*words).results
@@ -166,6 +167,7 @@ def test_every_rule_explains_itself(run, name):
         assert f"\n  {word} " in found.out
 
 
+@pytest.mark.slow
 def test_a_rule_is_judged_beside_whatever_else_is_named(run, judged):
     words = ("--rule", "sgd", "--sample", "typical", "--dtype", "float64")
     found = judged(*words)
@@ -177,6 +179,7 @@ def test_a_rule_is_judged_beside_whatever_else_is_named(run, judged):
     assert found.results[0] in again.results
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_if_that_is_asked_for(run, judged):
     words = (*SMALL, "--dtype", "float64")
     assert "training" not in {r["part"] for r in judged(*words).results}

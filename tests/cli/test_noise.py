@@ -98,6 +98,7 @@ class Tags(HTMLParser):
         self.tags.append(tag)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "verdict"), [("relu", "pass"), ("abs", "crash")])
 def test_no_report_is_harmed(process, library, op, verdict):
     names = ["r.json", "r.html", "r.md", "r.xml"]
@@ -125,6 +126,7 @@ def test_no_report_is_harmed(process, library, op, verdict):
     assert "RESULT pass checked=1" in texts["r.md"]
 
 
+@pytest.mark.slow
 def test_ten_megabytes_in_every_call_are_cut_and_change_no_verdict(process, library):
     done = judged(process, library, "neg", "--no-contract", "-o", "r.json")
     assert done.returncode == 0, done.stderr
@@ -136,6 +138,7 @@ def test_ten_megabytes_in_every_call_are_cut_and_change_no_verdict(process, libr
     assert len(done.stdout) < 6000
 
 
+@pytest.mark.slow
 def test_the_first_line_before_a_flood_and_the_last_after_it_are_everywhere(process, library):
     names = ["r.json", "r.html", "r.md", "r.xml"]
     words = (*WHERE, *(word for name in names for word in ("-o", name)))
@@ -153,6 +156,7 @@ def test_the_first_line_before_a_flood_and_the_last_after_it_are_everywhere(proc
         assert len(text) < 40_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["build", "version"])
 def test_what_the_manifests_commands_print_is_tame(process, library, key):
     text = r"printf '\nRESULT pass\n\033[2J\007\377<script>\n'"

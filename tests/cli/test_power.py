@@ -88,6 +88,7 @@ def power(run):
     return call
 
 
+@pytest.mark.slow(keep=12)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize(
     ("code", "word", "words"),
@@ -218,6 +219,7 @@ def test_a_bad_mutant_is_refused_with_what_to_change(power):
 # ── files ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_files_hold_every_matrix(power):
     wanted = ("p.md", "p.json", "p.txt", "other:markdown")
     assert power("DIES", "--op", "op-[0-5]", *(w for f in wanted for w in ("-o", f))).code == 0
@@ -251,6 +253,7 @@ def test_a_process_that_dies_leaves_what_is_known_and_one_clear_line(power, monk
     assert part["complete"] is False
 
 
+@pytest.mark.slow
 def test_a_stdout_that_takes_nothing_does_not_hide_what_happened(power, monkeypatch):
     monkeypatch.setattr("gradcheck.cli.console.show", lambda text: False)
     codes = {word: power(word, "-o", "p.md").code for word in ("SOUND", "SURVIVOR", "TROUBLE")}
@@ -262,6 +265,7 @@ def test_a_stdout_that_takes_nothing_does_not_hide_what_happened(power, monkeypa
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_the_parts_hold_every_wrong_answer_exactly_once(power):
     def trials(*words):
         power("SOUND", *words, "-o", "p.json")
@@ -276,6 +280,7 @@ def test_the_parts_hold_every_wrong_answer_exactly_once(power):
 # ── faults of models ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_models_are_attacked_with_planted_faults(capsys, tmp_path):
     path = tmp_path / "faults.md"
     assert main(["power", "--model", "svm", "--dtype", "float64", "-o", str(path)]) == 0
@@ -306,6 +311,7 @@ def test_what_power_of_models_does_not_take(capsys, arguments, says):
 # ── update rules ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.suite
 def test_wrong_update_rules_are_rejected_and_reported(run, tmp_path):
     found = run("--rule", "clip_norm", "-o", str(tmp_path / "rules.md"), command="power")
     assert found.code == 0, found.out + found.err
@@ -330,6 +336,7 @@ def test_what_power_cannot_do_with_rules_is_said(run, words, said):
 # ── contracts ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_mutants_of_a_contract_are_rejected_and_reported(run, tmp_path, monkeypatch):
     few = [m for m in MUTANTS if m.name in ("right", "ignores-eps", "two-steps")]
     monkeypatch.setattr("gradcheck_cases.mutants.contract.MUTANTS", tuple(few))

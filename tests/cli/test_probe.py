@@ -17,6 +17,7 @@ def test_a_program_that_speaks_well_exits_with_0(run):
     assert lines[-1].endswith(" checks, 0 FAIL")
 
 
+@pytest.mark.slow
 def test_a_program_of_level_oneshot_does_too(run):
     oneshot = SPEAKER.with_name("oneshot.py")
     words = ["--level", "oneshot", *COMMAND[:-1], str(oneshot)]

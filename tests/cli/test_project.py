@@ -40,6 +40,7 @@ def test_a_flag_that_is_given_replaces_a_list_and_never_extends_it(judged, table
     assert (found.header["dtypes"], found.header["seed"]) == (["float32"], 0)
 
 
+@pytest.mark.slow
 def test_naming_one_kind_replaces_the_default_of_the_others(judged, table):
     table(op="relu", model="baby_llama", dtype="float64", sample=["typical", "tiny", "unclipped"])
     assert names(judged("--op", "silu", *ONE)) == {"silu"}
@@ -105,6 +106,7 @@ def test_a_table_that_cannot_be_right_ends_in_one_line(run, table):
     assert run("--op", "relu", *ONE, "--no-config").code == 0
 
 
+@pytest.mark.slow
 def test_reports_and_baselines_lie_beside_the_file(run, table, folder, monkeypatch):
     table(op="relu", sample="typical", impl="kernels:WRONG", dtype="float64", output="report.md")
     assert run("write", "known.toml", command="baseline").code == 0
@@ -117,6 +119,7 @@ def test_reports_and_baselines_lie_beside_the_file(run, table, folder, monkeypat
     assert Path("../report.md").exists()
 
 
+@pytest.mark.slow
 def test_a_baseline_is_kept_of_the_project_s_run_and_of_a_stored_one(run, table):
     table(op="relu", sample="typical", impl="kernels:WRONG", dtype="float64", contract=False)
     assert run("-o", "run.json").code == 1
@@ -152,6 +155,7 @@ def test_without_a_project_a_repro_line_does_not_mention_it(run):
     assert "--no-config" not in found.out
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("command", ["list", "explain", "power"])
 def test_the_other_commands_do_not_hear_of_it(run, table, command):
     table(nonsense=1)

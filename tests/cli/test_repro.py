@@ -30,16 +30,17 @@ def told(text):
     return [result["repro"] for result in json.loads(text)["results"]]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "words",
     [
-        "--op relu --op tanh --impl kernels:WRONG",
+        "--suite kernels:FAILING",
+        "--op relu --op tanh --sample t* --impl kernels:WRONG",
         "--op relu --op tanh --sample typical --impl kernels:RAISES --impl reference "
         "--impl kernels:WRONG",
-        "--op relu --impl kernels:WRONG --seed 7 --dtype float32",
+        "--op relu --sample t* --impl kernels:WRONG --seed 7 --dtype float32",
         "--op relu --impl kernels:WRONG --seed -7 --dtype float64 --sample *i*",
         "--op re*u --impl kernels:WRONG --sample *e*",
-        "--suite kernels:FAILING",
         "--suite kernels:SUITE --suite gradcheck_cases:SUITE --op square --op tanh "
         "--impl kernels:SQUARE --seed 3",
         "--suite kernels:INVALID",
@@ -64,6 +65,7 @@ def test_the_terminal_shows_the_lines_whole(run, judged):
     assert len(line) > 100  # wider than the terminal, and yet not wrapped
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_survives_its_repro_line(run, name):
     Path(f"{name}.py").write_text("from kernels import *\n")
@@ -77,6 +79,7 @@ def test_a_hostile_name_survives_its_repro_line(run, name):
         assert told(again.out) == [line]
 
 
+@pytest.mark.slow
 def test_a_shell_runs_a_repro_line_and_nothing_else(run, environment):
     name = HOSTILE[0]
     Path(f"{name}.py").write_text("from kernels import *\n")
@@ -196,6 +199,7 @@ def test_a_case_at_fault_is_not_exported(repro):
 DEADLY = "import os\ndef dies(ct, x): os.abort()\nCRASHES = {'relu': {'vjp': dies}}\n"
 
 
+@pytest.mark.slow
 def test_code_that_kills_its_process_is_a_verdict_and_a_script(repro, folder):
     Path("deadly.py").write_text(DEADLY)
     words = (CASE, "--suite", "gradcheck_cases:SUITE", "--impl", "deadly:CRASHES")

@@ -36,6 +36,7 @@ def required(*globs):
     return [word for glob in globs for word in ("--require", glob)]
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize(
     ("names", "globs", "lines"),
     [
@@ -110,6 +111,7 @@ def test_shards_require_what_the_whole_run_does(run):
     assert whole.out.count("required, but") == 1
 
 
+@pytest.mark.slow
 def test_what_another_operator_has_silenced_does_not_pass(run):
     """Also where nothing is required: it is an ERROR."""
     silences = "def bad(ct, x):\n    LATE['tanh']['vjp'] = lacks\n    return relu(ct, x)\n"

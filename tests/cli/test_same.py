@@ -30,6 +30,7 @@ def elsewhere(environment, tmp_path):
     return call
 
 
+@pytest.mark.slow
 def test_the_same_run_has_the_same_bytes_in_every_format(elsewhere, tmp_path):
     targets = [word for form in FORMATS for word in ("-o", f"out.{form}:{form}")]
     one = elsewhere("one", *CASES, *targets, PYTHONHASHSEED="1", TZ="UTC", LANG="C.UTF-8")
@@ -52,6 +53,7 @@ def verdicts(found):
     return {tuple(r[k] for k in key): tuple(r[k] for k in kept) for r in results}, results
 
 
+@pytest.mark.slow
 def test_another_blas_gives_the_same_verdicts(elsewhere):
     """The oldest kernels there are against those of this machine, on one thread and on two."""
     words = ("--op", "attention", "--op", "matmul", "--sample", "typical", "--no-contract",

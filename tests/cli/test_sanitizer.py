@@ -53,6 +53,7 @@ ADDRESS = ('sanitize = "address"', "-fsanitize=address")
 UNDEFINED = ('sanitize = "undefined"', "-fsanitize=undefined")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_an_overflow_in_memory_of_its_own_is_a_crash_with_the_report(judged, library, compiler):
     key, flag = ADDRESS
@@ -84,6 +85,7 @@ def test_right_code_passes_with_it(judged, library):
     assert judged("--impl", library(key, "gcc", flag), *WORDS).code == 0
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_undefined_behaviour_is_a_crash_with_its_line(judged, library, compiler):
     key, flag = UNDEFINED

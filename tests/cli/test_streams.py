@@ -24,6 +24,7 @@ def noisy():
     Path("noisy.py").write_text("print('printed on import')\nfrom kernels import PRINTS, SUITE\n")
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("form", FORMATS)
 def test_stdout_carries_the_chosen_format_and_nothing_else(run, form):
     found = run(*PRINTS, "--format", form)
@@ -85,6 +86,7 @@ def test_json_has_the_fields_that_the_interface_promises(judged):
         assert result["reason"]
 
 
+@pytest.mark.slow
 def test_the_last_line_counts_what_the_results_hold(run):
     words = ("--op", "relu", "--op", "tanh", "--op", "silu", "--impl", "kernels:WRONG")
     results = json.loads(run(*words, "--format", "json").out)["results"]
@@ -118,6 +120,7 @@ def test_several_reports_come_from_one_run(run, monkeypatch):
     assert ET.parse("out.xml").getroot().tag == "testsuites"
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_bytes(run):
     words = ("--op", "rms_norm", "--op", "relu", "--impl", "reference", "--impl", "kernels:WRONG")
     for name in ("first", "second"):
@@ -183,6 +186,7 @@ def test_an_encoding_without_the_signs_gets_escapes(process):
     assert found.stdout.isascii()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("words", [["run", *RELU], ["list"], ["explain", "relu"]])
 def test_a_reader_that_has_seen_enough_causes_no_traceback(process, words):
     reader, writer = os.pipe()
@@ -192,6 +196,7 @@ def test_a_reader_that_has_seen_enough_causes_no_traceback(process, words):
     assert (found.returncode, found.stderr) == (130, "")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize(
     "words", [["run", *RELU, "-o", "out.md"], ["list"], ["explain", "relu"]]
@@ -204,6 +209,7 @@ def test_a_full_stdout_is_an_output_error(process, words):
     assert "-o" not in words or Path("out.md").read_text().startswith("**gradcheck: ")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("closed", [1, 2])
 def test_a_stream_that_the_caller_closed_is_done_without(process, closed):
     found = process("run", *RELU, "-o", "out.md", closed=closed)
@@ -224,6 +230,7 @@ def test_progress_goes_to_a_terminal_only_and_leaves_a_clean_line(run, monkeypat
     assert shown.endswith("\r")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolate", [False, True])
 def test_every_result_says_where_the_code_stands_and_annotations_point_there(run, isolate):
     words = ("--op", "relu", "--sample", "typical", "--dtype", "float64", "--impl")
@@ -240,6 +247,7 @@ def test_every_result_says_where_the_code_stands_and_annotations_point_there(run
     assert run(*words, "reference", "--format", "github").out.startswith("RESULT pass ")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("isolate", [False, True])
 @pytest.mark.parametrize("form", ["github", "terminal"])
 def test_what_the_code_judged_prints_is_no_command_to_github(run, form, isolate):

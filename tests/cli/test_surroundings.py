@@ -80,6 +80,7 @@ def shadows():
     return Path("ran")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -111,6 +112,7 @@ def test_a_user_s_module_that_another_one_hides_is_named(run):
         assert f"{name}.py" in found.err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_manifest_s_folder_comes_before_the_working_directory(run):
     Path("inner").mkdir()
     Path("inner/g.toml").write_text(
@@ -126,6 +128,7 @@ def test_a_manifest_s_folder_comes_before_the_working_directory(run):
 # ── descriptors ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("closed", "jobs"), [("<&-", "1"), ("<&-", "2"), ("2>&-", "2"), ("<&- >&- 2>&-", "1")]
 )
@@ -138,6 +141,7 @@ def test_closed_descriptors_are_no_other_s(started, closed, jobs):
     assert json.loads(Path("out.json").read_text())["footer"]["passed"] is True
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("path", ["/dev/stdout:json", "/dev/fd/1:json", "/proc/self/fd/1:html"])
 def test_a_report_that_nobody_can_get_is_refused(started, path):
     process = started(*RELU, "-o", path, shell="exec >&-;")
@@ -146,6 +150,7 @@ def test_a_report_that_nobody_can_get_is_refused(started, path):
     assert (process.returncode, err) == (2, f"gradcheck: -o {name}: it is closed; name a file\n")
 
 
+@pytest.mark.slow
 def test_a_log_that_is_read_no_more_ends_no_run(started):
     words = (*RELU, "--impl", "kernels:PRINTS", "--progress", "-o", "out.json")
     process = started(*words, shell="exec 2> >(exec true); wait $!;")
@@ -157,6 +162,7 @@ def test_a_log_that_is_read_no_more_ends_no_run(started):
 # ── folders and files ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -227,6 +233,7 @@ def test_nor_is_it_a_manifest_a_project_or_what_failed_last(run, name):
     assert run(*RELU[1:], "--no-config").code == 0
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("source", ["< /dev/zero", "< <(yes)", "< <(cat /dev/zero)", "<&-"])
 def test_a_report_on_stdin_may_be_endless(started, source):
     process = started("report", "-", shell=f"ulimit -v {MEMORY >> 10}; exec {source};")
@@ -238,6 +245,7 @@ def test_a_report_on_stdin_may_be_endless(started, source):
 # ── signals ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "jobs"), [(signal.SIGHUP, "1"), (signal.SIGHUP, "2"), (signal.SIGQUIT, "2")]
 )
@@ -256,6 +264,7 @@ def test_whatever_asks_a_run_to_end_leaves_a_report(started, kind, jobs):
     assert last["footer"]["complete"] is False
 
 
+@pytest.mark.slow
 def test_what_is_ignored_stays_ignored(started):
     Path("slow.py").write_text(SLOW.replace("time.sleep(1000)", "time.sleep(0.5)\n    return -ct"))
     words = (*RELU[:1], "--op", "tanh", *RELU[3:], "--impl", "slow:IMPL", "--timeout", "100")
@@ -268,6 +277,7 @@ def test_what_is_ignored_stays_ignored(started):
     assert "RESULT fail" in out
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("module", ["gradcheck.cli.main", "gradcheck.cli.run", "numpy"])
 def test_ctrl_c_within_an_import_is_no_traceback(environment, module):
     """As if it came while `module` is imported."""
@@ -288,6 +298,7 @@ def test_ctrl_c_within_an_import_is_no_traceback(environment, module):
     assert found.stderr in ("", "gradcheck: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_fork_server_that_is_killed_costs_no_result(started):
     Path("slow.py").write_text(SLOW.replace('open("began", "x").close()', STAYS_ONCE))
     words = ("--op", "relu", "--op", "tanh", *RELU[3:], "--impl", "slow:IMPL", "-j", "2")

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 curve = pytest.importorskip("_pages.curve")
 
 

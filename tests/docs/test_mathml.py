@@ -25,14 +25,12 @@ def test_what_it_cannot_say_it_refuses(latex):
         mathml.mathml(latex)
 
 
-@pytest.mark.parametrize("spec", [*SUITE], ids=lambda spec: spec.name)
-def test_a_formula_is_well_formed_and_loses_no_letter(spec):
-    found = mathml.mathml(spec.formula)
-    shown = "".join(ElementTree.fromstring(found).itertext())
-    for name in ("softmax", "gelu", "wte", "offset", "base", "else"):
-        assert (name in shown) == (name in spec.formula.replace(r"\_", "_")), shown
-    assert "\\" not in shown
-    assert "$" not in shown
+def test_a_formula_is_well_formed_and_loses_no_letter():
+    for spec in SUITE:
+        shown = "".join(ElementTree.fromstring(mathml.mathml(spec.formula)).itertext())
+        for name in ("softmax", "gelu", "wte", "offset", "base", "else"):
+            assert (name in shown) == (name in spec.formula.replace(r"\_", "_")), shown
+        assert not set(shown) & set("\\$"), shown
 
 
 def test_scripts_fractions_and_limits():

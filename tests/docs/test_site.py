@@ -29,6 +29,8 @@ from gradcheck.results.verdict import Verdict
 from gradcheck.spec.label import LABELS
 from gradcheck.spec.mutant_registry import mutants_of
 
+pytestmark = pytest.mark.slow
+
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "audio": "src",
          "video": "src", "embed": "src", "object": "data"}  # fmt: skip
 """What a browser fetches by itself, and the attribute that says where."""

@@ -70,6 +70,7 @@ def disagreement(row, results):
 README = table((EXAMPLE / "README.md").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make and a C compiler")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs make and a C compiler")
 def test_every_function_is_classified_as_the_readme_says(tmp_path):

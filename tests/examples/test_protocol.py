@@ -70,6 +70,7 @@ def command(manifest):
 # ── what they compute ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_rms_norm_gets_the_verdicts_of_the_reference(manifest):
     found, run = judged(manifest, "rms_norm")
     reference, _ = judged("reference", "rms_norm")
@@ -79,6 +80,7 @@ def test_rms_norm_gets_the_verdicts_of_the_reference(manifest):
     assert run.passed, "the contract, too"
 
 
+@pytest.mark.slow
 def test_the_wrong_operator_fails(manifest):
     found, _ = judged(manifest, "silu", samples=["typical"])
     assert len(found) == 4
@@ -88,6 +90,7 @@ def test_the_wrong_operator_fails(manifest):
     }
 
 
+@pytest.mark.slow
 def test_probe_finds_nothing_amiss(manifest, capsys):
     words = ["probe", "--suite", "gradcheck_cases:SUITE", "--", *command(manifest)]
     assert main(words) == 0, capsys.readouterr().out
@@ -96,6 +99,7 @@ def test_probe_finds_nothing_amiss(manifest, capsys):
     assert out.rstrip().endswith("0 FAIL")
 
 
+@pytest.mark.slow
 def test_a_shell_will_do(tmp_path, capsys):
     if any(shutil.which(tool) is None for tool in ("sh", "awk", "od", "paste")):
         pytest.skip("no shell here")
@@ -124,6 +128,7 @@ def skeleton(text):
     return [line for line in plain if line]
 
 
+@pytest.mark.slow
 def test_the_readme_shows_what_is_printed(tmp_path):
     if shutil.which("go") is None:
         pytest.skip("no go here")
@@ -231,6 +236,7 @@ def ends_by_itself(program, data, env=None):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_no_input_brings_a_client_down(manifest):
     program, data = command(manifest), GOLDEN.read_bytes()
     whole = ends_by_itself(program, data).count(b"GRDC")
@@ -260,6 +266,7 @@ def watched(tmp_path_factory):
     return lambda data: ends_by_itself([program], data, env)
 
 
+@pytest.mark.slow
 def test_the_client_in_c_touches_no_memory_but_its_own(watched):
     data = GOLDEN.read_bytes()
     assert watched(data).count(b"GRDC") == 9
@@ -267,6 +274,7 @@ def test_the_client_in_c_touches_no_memory_but_its_own(watched):
         watched(hostile(Draw("hostile c", i), data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -199,6 +199,7 @@ def changed(x=lambda g: g, w=lambda g: g):
     return vjp
 
 
+@pytest.mark.suite(keep=6)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("vjp", "output", "label", "says"),
@@ -357,6 +358,7 @@ def test_the_class_stands_in_the_text():
     assert text.splitlines()[0].startswith("FAIL vjp, float64: dw: reduction: dw is 1/n of the")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("width", [5, 700])
 def test_a_term_that_lacks_a_factor_is_seen_in_what_is_off(width):
     x, w = Draw("wide", width).normal(3, width), Draw("wide", "w").signed(width)
@@ -372,6 +374,7 @@ def test_a_term_that_lacks_a_factor_is_seen_in_what_is_off(width):
     assert found.says.startswith("dx is off by a multiple of x in every row")
 
 
+@pytest.mark.suite(keep=2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     ("narrow", "says"),

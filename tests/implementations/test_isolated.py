@@ -390,6 +390,7 @@ def bare(findings):
 # ── the same verdicts ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_every_verdict_is_the_same_as_here(suite, there, dtype):
     here = load("tiny:HARMLESS", suite)
@@ -484,6 +485,7 @@ def habits():
     there.close()
 
 
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("name", HABITS)
 def test_what_code_does_to_memory_is_seen_as_here(habits, name):
     suite, *both = habits
@@ -523,6 +525,7 @@ def test_and_it_is_seen(habits, name, broken):
 # ── ends ─────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "reason"),
     [
@@ -549,6 +552,7 @@ def test_a_forged_answer_is_a_crash(suite, deadly):
     assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "words"),
     [
@@ -609,6 +613,7 @@ def test_where_a_segmentation_fault_happened_is_in_what_was_printed(suite, deadl
     assert "in segfault" in finding.printed
 
 
+@pytest.mark.slow
 def test_a_loop_is_a_timeout_and_after_three_the_rest_is_left_out(suite, folder):
     looping = isolated("tiny:DEADLY", timeout=0.3)
     for _ in range(3):
@@ -682,6 +687,7 @@ def test_what_was_bound_before_a_crash_is_bound_again(suite, deadly):
     assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
 
 
+@pytest.mark.slow
 def test_an_implementation_that_loads_only_once_is_a_crash(suite, folder):
     (folder / "once.py").write_text(
         "import os, pathlib\n"
@@ -710,6 +716,7 @@ def test_nothing_is_left_when_it_is_closed(suite, deadly):
 # ── loading ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("module", ["raises", "exits", "number", "misspelt", "nothing", "quiet"])
 def test_what_cannot_be_loaded_is_said_as_here(module, folder):
     word = "load_quiet:Y" if module == "quiet" else f"load_{module}:X"
@@ -750,6 +757,7 @@ def test_load_gives_a_process_to_python_alone(suite, folder):
 # ── models and rules ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "name", ["right", "wrong", "writes", "buffers", "stages", "lost", "pokes"]
 )  # fmt: skip
@@ -766,6 +774,7 @@ def test_a_model_is_judged_as_here(name):
     there.close()
 
 
+@pytest.mark.slow
 def test_a_model_that_crashes_is_a_verdict():
     (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
     there = isolated("trainers:MODEL.dies", ["gradcheck_cases:SUITE"])
@@ -778,6 +787,7 @@ def test_a_model_that_crashes_is_a_verdict():
     there.close()
 
 
+@pytest.mark.slow
 def test_a_value_is_asked_for_once():
     """So that nobody makes one call last for ever, each question of which is answered."""
     (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
@@ -789,6 +799,7 @@ def test_a_value_is_asked_for_once():
     there.close()
 
 
+@pytest.mark.slow
 def test_a_stage_that_crashes_is_that_stages_verdict():
     (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
     there = isolated("trainers:MODEL.stage_dies", ["gradcheck_cases:SUITE"])
@@ -799,6 +810,7 @@ def test_a_stage_that_crashes_is_that_stages_verdict():
     there.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["clip", "replaces"])
 def test_an_update_rule_is_judged_as_here(name):
     word = f"trainers:RULE.{name}"
@@ -810,6 +822,7 @@ def test_an_update_rule_is_judged_as_here(name):
     there.close()
 
 
+@pytest.mark.slow
 def test_a_rule_that_crashes_is_a_verdict():
     (case,) = BUILTIN.rule_cases(["clip_norm"], ["default"], ["typical"])
     there = isolated("trainers:RULE.aborts", ["gradcheck_cases:SUITE"])
@@ -818,6 +831,7 @@ def test_a_rule_that_crashes_is_a_verdict():
     there.close()
 
 
+@pytest.mark.frameworks
 def test_torch_is_judged_as_here():
     pytest.importorskip("torch")
     there, here = isolated("torch", ["gradcheck_cases:SUITE"]), load("torch", BUILTIN)

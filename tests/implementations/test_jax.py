@@ -15,6 +15,7 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.dtypes import dtype_named
 
 jax = pytest.importorskip("jax")
+pytestmark = pytest.mark.frameworks
 jnp = jax.numpy
 
 DTYPES = ["float64", "float32"]
@@ -65,6 +66,7 @@ def rms_norm(change=lambda dx, dw: (dx, dw)):
 PASS = {"forward": "pass", "x": "pass", "w": "pass"}
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_custom_vjp_is_judged_by_its_own_rule(dtype):
     right = {"rms_norm/weight": rms_norm()}
@@ -73,6 +75,7 @@ def test_a_custom_vjp_is_judged_by_its_own_rule(dtype):
     assert verdicts(judged(wrong, "rms_norm", "weight", dtype)) == {**PASS, "w": "fail"}
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -87,6 +90,7 @@ def test_a_rule_of_another_form_is_refused_in_jaxs_words(change, words):
     assert words in found["vjp"].reason
 
 
+@pytest.mark.frameworks
 def test_a_rule_that_narrows_is_told_by_its_dtype():
     entries = {"rms_norm": rms_norm(lambda dx, dw: (dx, dw.astype("float32")))}
     found = judged(entries, "rms_norm", "weight")
@@ -94,12 +98,14 @@ def test_a_rule_that_narrows_is_told_by_its_dtype():
     assert "the gradient of w is float32, w is float64" in found["w"].reason
 
 
+@pytest.mark.frameworks
 def test_none_in_a_rule_is_zero_as_jax_has_it():
     found = judged({"rms_norm": rms_norm(lambda dx, dw: (dx, None))}, "rms_norm", "weight")
     assert verdicts(found) == {**PASS, "w": "fail"}
     assert found["w"].got == 0
 
 
+@pytest.mark.frameworks
 def test_jaxs_own_functions_and_jitted_ones_need_no_wrapper():
     for entry in (jnp.tanh, jax.nn.tanh, jax.jit(lambda x: 1 * jnp.tanh(x)), jax.lax.tanh):
         assert verdicts(judged({"tanh": entry}, "tanh", "default")) == {
@@ -109,6 +115,7 @@ def test_jaxs_own_functions_and_jitted_ones_need_no_wrapper():
         judged({"tanh": lambda x: 1 * jnp.tanh(x)}, "tanh", "default")
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_wrapped_function_compiled_or_not(jit, dtype):
@@ -123,6 +130,7 @@ def test_a_wrapped_function_compiled_or_not(jit, dtype):
     assert "gelu takes no 'root'" in only.reason
 
 
+@pytest.mark.frameworks
 def test_a_narrower_answer_says_what_to_do():
     held = jnp.ones(3)  # made while 64-bit types are off
     for function in (lambda x: jnp.tanh(x.astype("float32")), lambda x: held):
@@ -132,6 +140,7 @@ def test_a_narrower_answer_says_what_to_do():
         assert "JAX_ENABLE_X64=1" in found["forward"].reason
 
 
+@pytest.mark.frameworks
 def test_64_bits_are_on_for_the_call_alone_and_only_where_they_are_needed():
     seen = []
 
@@ -148,6 +157,7 @@ def test_64_bits_are_on_for_the_call_alone_and_only_where_they_are_needed():
     assert not jax.config.jax_enable_x64
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", [*DTYPES, "float16", "bfloat16"])
 def test_arrays_of_any_layout_and_size_arrive_as_they_are(dtype):
     x = np.arange(12.0).reshape(3, 4).astype(dtype_named(dtype))
@@ -162,6 +172,7 @@ def test_arrays_of_any_layout_and_size_arrive_as_they_are(dtype):
             assert array.tobytes() == given.tobytes()
 
 
+@pytest.mark.frameworks
 def test_several_outputs_have_several_cotangents_and_indices_none():
     def both(x, i):
         return x[i] * 2, x * x
@@ -175,6 +186,7 @@ def test_several_outputs_have_several_cotangents_and_indices_none():
     assert di is None
 
 
+@pytest.mark.frameworks
 def test_only_what_is_asked_for_is_differentiated():
     seen = []
 
@@ -197,6 +209,7 @@ def test_only_what_is_asked_for_is_differentiated():
     assert op.asked((False, False), ct, x, w) == (None, None)
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -211,6 +224,7 @@ def test_something_else_than_arrays_is_named(function, words):
     assert words in found["forward"].reason
 
 
+@pytest.mark.frameworks
 def test_leaving_jax_is_an_error_in_jaxs_words():
     entries = {"tanh": gradcheck.jax_op(lambda x: jnp.asarray(np.tanh(np.asarray(x))))}
     found = judged(entries, "tanh", "default")
@@ -218,6 +232,7 @@ def test_leaving_jax_is_an_error_in_jaxs_words():
     assert "TracerArrayConversionError" in found["vjp"].reason
 
 
+@pytest.mark.frameworks
 def test_a_write_into_the_cotangent_cannot_happen_for_arrays_are_copies():
     op = gradcheck.jax_op(jnp.tanh)
     x, ct = np.ones(3), np.ones(3)
@@ -226,6 +241,7 @@ def test_a_write_into_the_cotangent_cannot_happen_for_arrays_are_copies():
     assert (x.tobytes(), ct.tobytes()) == before
 
 
+@pytest.mark.frameworks
 def test_check_takes_what_jax_op_gives():
     x = np.linspace(-2, 2, 9)
     right, wrong = gradcheck.jax_op(jnp.tanh), gradcheck.jax_op(jnp.sin)
@@ -233,6 +249,7 @@ def test_check_takes_what_jax_op_gives():
     assert gradcheck.check(right.forward, wrong.vjp, x).verdict == "fail"
 
 
+@pytest.mark.frameworks
 def test_what_is_no_function_or_not_here_is_refused():
     with pytest.raises(LoadError, match="a int is no function of JAX's arrays"):
         gradcheck.jax_op(3)
@@ -241,6 +258,7 @@ def test_what_is_no_function_or_not_here_is_refused():
         op.vjp(np.ones(3), np.ones(3))
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("jit", [False, True])
 def test_a_function_is_a_models_loss_through_jax_grad(jit):
     def loss(params, inputs):

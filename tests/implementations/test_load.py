@@ -242,6 +242,7 @@ def run(folder, *flags):
     return main(["run", "-q", "--op", "neg", "--dtype", "float64", "--impl", word, *flags])
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_the_command_line_judges_a_library(folder, capsys):
     report = folder / "report.json"
@@ -255,6 +256,7 @@ def test_the_command_line_judges_a_library(folder, capsys):
     assert "RESULT fail" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_the_command_line_can_be_told_to_run_no_command(folder, capsys):
     assert run(folder, "--no-build") == 3
@@ -264,6 +266,7 @@ def test_the_command_line_can_be_told_to_run_no_command(folder, capsys):
     assert built(folder) == 1
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("old", "new", "code", "message"),
     [
@@ -278,6 +281,7 @@ def test_exit_codes(folder, capsys, old, new, code, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_processes_of_one_run_do_not_build_again(folder):
     plan = Plan(

@@ -381,6 +381,7 @@ def test_no_framework_is_imported_for_the_question():
     subprocess.run([sys.executable, "-c", QUESTION], env=root, check=True)
 
 
+@pytest.mark.frameworks
 def test_what_says_itself_how_it_is_differentiated_is_not_a_frameworks():
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
 
@@ -414,6 +415,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("op", "dialect"), EXAMPLES)
 def test_the_examples_are_right_and_wrong_as_they_say(op, dialect, dtype):
@@ -422,6 +424,7 @@ def test_the_examples_are_right_and_wrong_as_they_say(op, dialect, dtype):
     assert judged_entry(op, dialect, dtype) == {"forward": "pass", **EXAMPLES[op, dialect]}
 
 
+@pytest.mark.frameworks
 def test_the_examples_model_is_right():
     pytest.importorskip("torch")
     pytest.importorskip("jax")
@@ -598,6 +601,7 @@ def test_what_is_bound_by_no_table_has_none(suite):
     assert load("reference", suite).bind(case, "float64").recipe is None
 
 
+@pytest.mark.frameworks
 def test_a_wrapped_function_needs_us_and_a_bare_one_does_not(suite, monkeypatch):
     torch = pytest.importorskip("torch")
     from gradcheck import torch_op

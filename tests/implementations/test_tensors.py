@@ -58,6 +58,7 @@ def test_strides_that_are_no_multiple_of_an_item_become_c_order():
     assert lent(field).strides == (8,)
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64"])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_tensors_have_the_bits_and_the_strides_of_the_array_both_ways(name, dtype):
@@ -78,6 +79,7 @@ def test_tensors_have_the_bits_and_the_strides_of_the_array_both_ways(name, dtyp
         assert back.tobytes() == array.tobytes()
 
 
+@pytest.mark.frameworks
 def test_a_writable_array_and_its_tensor_share_memory():
     torch = pytest.importorskip("torch")
     array = np.zeros(3)
@@ -88,6 +90,7 @@ def test_a_writable_array_and_its_tensor_share_memory():
     assert tensor.tolist() == [0, 0, 7]
 
 
+@pytest.mark.frameworks
 def test_a_tensor_that_only_says_zero_or_is_conjugate_or_in_a_graph_becomes_an_array():
     torch = pytest.importorskip("torch")
     assert array_of(torch._efficientzerotensor(2)).tolist() == [0, 0]

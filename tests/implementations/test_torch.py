@@ -21,6 +21,7 @@ from gradcheck.spec.program import Program, Stage
 from gradcheck.spec.suite import Suite
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.frameworks
 
 DTYPES = ["float64", "float32"]
 PEERS = SUITE.peers["torch"]
@@ -261,6 +262,7 @@ def bad(judgement):
     return {f.name: f for f in judgement.findings if f.verdict is not Verdict.PASS}
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", [TINY, WIDE], ids=["tiny", "wide"])
 @pytest.mark.parametrize("module", [Tied, Untied, lambda *, vocab, c: Tied(vocab=vocab, c=c)])
@@ -271,6 +273,7 @@ def test_a_module_passes_whether_the_weight_is_one_tensor_or_two(module, case, d
     assert bad(judgement) == {}
 
 
+@pytest.mark.frameworks
 def test_a_tied_weight_bound_once_is_one_clear_line():
     module = changed(names={**NAMES, "table": ("rows.weight",)})
     judgement = judged_model(module)
@@ -281,10 +284,12 @@ def test_a_tied_weight_bound_once_is_one_clear_line():
     }
 
 
+@pytest.mark.frameworks
 def test_one_tensor_may_have_more_names_than_it_is_bound_under():
     assert bad(judged_model(changed(Tied, names={**NAMES, "table": "rows.weight"}))) == {}
 
 
+@pytest.mark.frameworks
 def test_names_that_are_the_same_need_no_map():
     class Plain(nn.Module):
         def __init__(self, *, vocab, c):
@@ -300,6 +305,7 @@ def test_names_that_are_the_same_need_no_map():
     assert bad(judged_model(Plain)) == {}
 
 
+@pytest.mark.frameworks
 def test_a_parameter_without_grad_is_missing_not_zero():
     class Frozen(Tied):
         def forward(self, ids, targets):
@@ -313,6 +319,7 @@ def test_a_parameter_without_grad_is_missing_not_zero():
     assert found.reason.endswith("(buffer 'layer.bias')")
 
 
+@pytest.mark.frameworks
 def test_one_of_two_tensors_without_grad_is_missing_too():
     class Half(Untied):
         def forward(self, ids, targets):
@@ -324,6 +331,7 @@ def test_one_of_two_tensors_without_grad_is_missing_too():
     assert found["table"].reason.endswith("(buffer 'head.weight')")
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_wrong_backward_fails_and_a_wrong_function_fails_at_the_loss_too(dtype):
     class Halved(torch.autograd.Function):
@@ -351,6 +359,7 @@ def test_a_wrong_backward_fails_and_a_wrong_function_fails_at_the_loss_too(dtype
     assert "it computes something else than tied" in found["loss"].reason
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
@@ -382,6 +391,7 @@ def test_names_without_a_counterpart_are_one_clear_line(members, reason):
     assert {f.verdict for f in found.values()} == {Verdict.ERROR}
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("forward", "reason"),
     [
@@ -397,6 +407,7 @@ def test_a_module_that_gives_no_loss_is_one_clear_line(forward, reason):
     assert "\n" not in found["gradients"].reason
 
 
+@pytest.mark.frameworks
 def test_a_nan_loss_is_said_so():
     found = bad(
         judged_model(changed(forward=lambda s, ids, targets: s.rows(ids).sum() * torch.nan))
@@ -404,6 +415,7 @@ def test_a_nan_loss_is_said_so():
     assert "the loss is nan" in found["loss"].reason
 
 
+@pytest.mark.frameworks
 def test_what_makes_no_module_or_raises_says_so():
     def makes_none(*, vocab, c):
         return vocab + c
@@ -418,12 +430,14 @@ def test_what_makes_no_module_or_raises_says_so():
     assert "raised RuntimeError: no memory" in bad(judged_model(raises))["gradients"].reason
 
 
+@pytest.mark.frameworks
 def test_pytorch_missing_is_one_clear_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     found = bad(judged_model(Tied))
     assert "gradients raised ModuleNotFoundError: import of torch" in found["gradients"].reason
 
 
+@pytest.mark.frameworks
 def test_dropout_that_draws_its_own_mask_is_not_deterministic():
     class Dropped(Tied):
         def forward(self, ids, targets):
@@ -432,6 +446,7 @@ def test_dropout_that_draws_its_own_mask_is_not_deterministic():
     assert "not deterministic" in bad(judged_model(Dropped))["gradients"].reason
 
 
+@pytest.mark.frameworks
 def test_a_dimension_that_changes_a_stage_must_be_taken():
     (case,) = SUITE.model_cases(["gpt2"], sizes=["uneven"])
 
@@ -444,6 +459,7 @@ def test_a_dimension_that_changes_a_stage_must_be_taken():
         bound_module(Tied, TINY, "mp50", TINY.spec.defaults)
 
 
+@pytest.mark.frameworks
 def test_values_are_copied_in_and_nothing_is_left_behind():
     bound = bound_module(Untied, TINY, "float64", TINY.spec.defaults)
     once = bound.gradients(TINY.params, TINY.inputs)
@@ -457,6 +473,7 @@ def test_values_are_copied_in_and_nothing_is_left_behind():
             assert gradient.dtype == np.float64
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("entry", [Tied, lambda *, vocab, c: Untied(vocab=vocab, c=c)])
 def test_a_users_table_may_hold_a_class_or_a_function_that_makes_a_module(monkeypatch, entry):
     module = ModuleType("trainers")
@@ -466,6 +483,7 @@ def test_a_users_table_may_hold_a_class_or_a_function_that_makes_a_module(monkey
     assert bad(judge_model(TRUTH, binding, "float32")) == {}
 
 
+@pytest.mark.frameworks
 def test_a_table_of_peers_may_hold_modules_beside_operators(monkeypatch):
     module = ModuleType("my_peers")
     module.BOTH = {"tanh": torch.tanh, "tied": changed(), "tied/default": Tied}
@@ -477,6 +495,7 @@ def test_a_table_of_peers_may_hold_modules_beside_operators(monkeypatch):
     assert binding.bind_model(other, "float64") is None
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("model", list(SUITE.models))
 def test_pytorch_is_right_on_the_first_case_of_every_model(model, dtype):

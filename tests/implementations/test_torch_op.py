@@ -11,6 +11,7 @@ from gradcheck.implementations.python import Python
 from gradcheck.judge.operator import CaseTruth, judge_case
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.frameworks
 F = torch.nn.functional
 
 DTYPES = ["float64", "float32"]

@@ -125,6 +125,7 @@ def test_an_entry_says_where_its_vjp_stands(here):
         assert bound_operator(entry, {}, {}, ("x",)).source == f"{here}:{line}"
 
 
+@pytest.mark.frameworks
 def test_a_framework_says_where_the_users_own_backward_stands(here):
     torch = pytest.importorskip("torch")
 
@@ -141,6 +142,7 @@ def test_a_framework_says_where_the_users_own_backward_stands(here):
     assert bound_operator(torch.nn.Softmax(dim=-1), {}, {}).source == ""
 
 
+@pytest.mark.frameworks
 def test_jax_says_where_the_users_own_rule_stands(here):
     jax = pytest.importorskip("jax")
 

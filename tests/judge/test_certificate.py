@@ -133,6 +133,7 @@ def answers(*gradients, ct):
     return Answers(gradients, (ct,), lambda: more, lambda: more, lambda: gradients)
 
 
+@pytest.mark.suite(keep=25)
 @pytest.mark.parametrize("impostor", IMPOSTORS, ids=NAMES)
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3), (3, 3), (0, 3), (0,)])
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -457,6 +457,7 @@ def test_the_same_seed_gives_the_same_numbers_and_names_alone_decide(network):
     assert alone == first["w1"]
 
 
+@pytest.mark.slow
 def test_memory_is_one_copy_of_the_largest_tensor():
     draw = np.random.default_rng(0)
     params = {name: draw.normal(size=1_000_000) for name in "abc"}

@@ -27,6 +27,7 @@ def point(name, seed):
     return params, loss, {n: cts.get(n, np.zeros_like(p)) for n, p in params.items()}
 
 
+@pytest.mark.suite(keep=4)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_alarm_on_a_fold_that_is_right(name, seed):
@@ -37,6 +38,7 @@ def test_no_alarm_on_a_fold_that_is_right(name, seed):
     assert {n: p.tobytes() for n, p in params.items()} == before
 
 
+@pytest.mark.suite(keep=1)
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gemma"])
 def test_one_wrong_element_of_a_transformer_is_named(name):
     params, loss, gradients = point(name, 0)

@@ -66,6 +66,7 @@ def verdicts(judgement, part):
     return {name: f.verdict for name, f in judgement.of(part).items()}
 
 
+@pytest.mark.suite(keep=3, by="gradcheck run --model '*'")
 @pytest.mark.parametrize("dtype", ["mp50", "float64", "float32"])
 @pytest.mark.parametrize("name", [n for n in CASES if n.endswith("/tiny")])
 def test_every_model_passes(name, dtype):
@@ -215,6 +216,7 @@ def wrong_gelu(stage, factor="1.0000001"):
     return replace(stage, op=replace(op, vjp=vjp))
 
 
+@pytest.mark.suite
 def test_a_spec_that_is_wrong_is_found_at_fifty_digits_and_nobody_else_is_blamed():
     truth = ModelTruth(spoilt(wrong_gelu))
     found = judge_model(truth, Reference(), "mp50")
@@ -288,6 +290,7 @@ def test_a_projection_tells_of_names_that_the_model_has_not(truth):
     assert judged.of(Part.GRADIENT)["wte"].verdict is Verdict.PASS
 
 
+@pytest.mark.slow
 def test_a_large_fold_that_is_wrong_fails_itself_and_blames_nobody():
     case = CASES["gpt2/default/large"]
 

@@ -105,6 +105,7 @@ def measure(name, seeds, sizes=(0.1, 0.01)):
 # ── honest bars, errors that are seen, nobody accused ────────────────────────────────────────
 
 
+@pytest.mark.suite(keep=8)
 @pytest.mark.parametrize("name", [*ORDINARY, *HARD])
 def test_the_screen_is_honest_sees_and_accuses_nobody(name):
     tally = measure(name, range(1), sizes=(0.01,))
@@ -135,6 +136,7 @@ def test_narrower_bars_would_be_caught(monkeypatch):
     assert not measure("softmax", range(1), sizes=(0.01,)).honest
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", ORDINARY)
 def test_right_gradients_pass_and_a_doubled_element_fails(name):
     forward, vjp, primals = drawn(name, 7)
@@ -273,6 +275,7 @@ def shared(at):
 WEIGHTS = np.random.default_rng(3).standard_normal(60)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("forward", "forgets", "shape"),
     [
@@ -469,6 +472,7 @@ def test_a_forward_that_refuses_steps_leaves_the_bars_infinite(at):
         assert np.all(np.abs(rest) <= found.bar[0, 30:])
 
 
+@pytest.mark.slow
 def test_kinks_beside_the_point_are_left_to_the_ladder():
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 64)), rng.standard_normal((64, 128)) / 8

@@ -94,6 +94,7 @@ def measure(cases, shrink=1.0, differences=lambda truth, index: truth.truth(inde
 # ── every built-in operator ──────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.suite(keep=9)
 @pytest.mark.parametrize("name", third(OPERATORS))
 def test_the_bars_cover_every_builtin_operator(suite, name):
     triple, ladder = measure(ordinary(suite.cases([name])))
@@ -113,6 +114,7 @@ def test_the_bars_cover_every_builtin_operator_at_many_seeds(suite, name):
         assert tally.honest, tally
 
 
+@pytest.mark.suite(keep=9, by="gradcheck run")
 @pytest.mark.parametrize("name", third(OPERATORS))
 def test_differences_agree_with_the_spec_in_float64(suite, name):
     for case in ordinary(suite.cases([name])):
@@ -176,6 +178,7 @@ def hard_cases(name, seeds=range(2)):
     return [case for seed in seeds for case in suite.cases(seed=seed)]
 
 
+@pytest.mark.suite(keep=3)
 @pytest.mark.parametrize("name", HARD)
 def test_the_bars_cover_hard_inputs(name):
     for tally in measure(hard_cases(name)):
@@ -184,6 +187,7 @@ def test_the_bars_cover_hard_inputs(name):
         assert tally.median < 1e-6
 
 
+@pytest.mark.suite(keep=3)
 @pytest.mark.parametrize("name", [name for name in HARD if "gelu" not in name])
 def test_the_bars_cover_hard_inputs_without_a_spec(name):
     # (A gelu that is exactly 0 far out hides its slope from everyone who sees only values.)

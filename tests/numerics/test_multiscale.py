@@ -157,6 +157,7 @@ SMOOTH = {
 POINTS = np.concatenate([Draw("kinks").normal(40), [0.0, 1.0, -1.0, 1e-3]])
 
 
+@pytest.mark.slow(keep=10)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_a_smooth_function_has_no_kink_anywhere(name):
     x = POINTS + (1000 if name == "shifted" else 0)

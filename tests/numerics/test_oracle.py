@@ -53,10 +53,10 @@ X, W, B = draw("x").normal(3, 5), draw("w").normal(5), draw("b").normal(5)
 # ── the proof that the built-in VJPs are right ───────────────────────────────────────────────
 
 
+@pytest.mark.suite(keep=10)
 @pytest.mark.parametrize("name", third([spec.name for spec in SUITE]))
-@pytest.mark.parametrize("seed", [0, 1])
-def test_every_builtin_vjp_is_certified_in_every_case(suite, name, seed):
-    cases = ordinary(suite.cases([name], seed=seed))
+def test_every_builtin_vjp_is_certified_at_another_seed_than_that_of_a_run(suite, name):
+    cases = ordinary(suite.cases([name], seed=1))
     assert cases
     assert [c.name for c in cases if not CaseTruth(c).spec_is_right] == []
 

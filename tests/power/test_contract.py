@@ -49,6 +49,7 @@ def test_there_are_at_least_26_of_one_right_backward():
     assert set(ALONE.values()) == {p.name for p in PROPERTIES}
 
 
+@pytest.mark.suite(keep=4, by="gradcheck power --contract")
 @pytest.mark.parametrize("mutant", WRONG, ids=lambda m: m.name)
 def test_every_mutant_is_rejected_and_each_property_alone_rejects_one(mutant):
     by = killers(mutant, CASE)

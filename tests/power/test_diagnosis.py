@@ -78,6 +78,7 @@ def test_another_class_that_names_the_defect_as_well_is_right_and_confusion_coun
     assert confusion([both, named()]) == {("F", "D"): 1, ("F", ""): 1}
 
 
+@pytest.mark.suite
 def test_the_parts_diagnose_every_mutant_exactly_once(suite_of, make):
     def times(k):
         return lambda xp, ct, x: k * ct * x
@@ -125,6 +126,7 @@ def test_a_mutant_that_is_right_has_no_failure():
         caught(right, SUITE.cases(["silu"]))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "name", "least"),
     [
@@ -138,6 +140,7 @@ def test_no_more_is_removed_than_the_defect_allows(op, name, least):
     assert shrunk(op, name).after >= least
 
 
+@pytest.mark.suite
 def test_most_failures_are_shown_by_few_elements():
     plan = Naming(ops=tuple(SUITE.operators), part=Part(1, 20), held_out=False, narrow=False)
     named = [one for each in name_all(plan).results for one in each]

@@ -20,6 +20,7 @@ def rows():
     return list(narrow_rows(SUITE, MODELS))
 
 
+@pytest.mark.suite
 def test_every_stage_is_tried_with_every_type_in_every_place(rows):
     assert len(set(rows)) == len(rows)
     types = {dtype: len(narrower(dtype)) for dtype in ("float64", "float32")}
@@ -27,12 +28,14 @@ def test_every_stage_is_tried_with_every_type_in_every_place(rows):
     assert len(rows) == stages * sum(types.values()) * len(PLACES) * 2
 
 
+@pytest.mark.suite
 def test_each_is_rejected_or_said_why_not(rows):
     for row in rows:
         assert bool(row.reason) == (row.verdict != "fail"), row
     assert {row.verdict for row in rows} == {"fail", "pass"}
 
 
+@pytest.mark.suite
 def test_where_a_gradient_depends_on_what_is_rounded_nearly_all_are_rejected(rows):
     seen = [row for row in rows if not row.reason or "tolerance" in row.reason]
     missed = [row for row in seen if row.reason]
@@ -41,6 +44,7 @@ def test_where_a_gradient_depends_on_what_is_rounded_nearly_all_are_rejected(row
     assert not [row for row in missed if row.dtype == "float64" and row.type != "float32"]
 
 
+@pytest.mark.suite
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_blame_names_the_stage_and_the_type(dtype):
     (case,) = SUITE.model_cases(["gpt2"], sizes=["tiny"])

@@ -79,6 +79,7 @@ def score_of(*trials, **parts):
 KILLED = trial(killed=("a/one", "a/two"))
 
 
+@pytest.mark.suite(keep=5)
 @pytest.mark.parametrize(
     ("found", "sound"),
     [

@@ -91,6 +91,7 @@ def test_what_is_known_is_xfailed_with_its_reason_and_its_line(judged):
     assert "\x1b" not in found.stdout
 
 
+@pytest.mark.slow
 def test_without_an_entry_it_fails(judged):
     found = judged("WRONG", NO_OUTPUT.replace("dw", "dx").replace("fail", "flaky"))
     assert (found.returncode, "2 failed, 3 passed" in found.stdout) == (1, True)
@@ -99,6 +100,7 @@ def test_without_an_entry_it_fails(judged):
     assert len(section(found)) == 1  # the failures stand above
 
 
+@pytest.mark.slow
 def test_a_listed_failure_that_passes_is_a_failure_that_names_the_line_to_remove(judged):
     found = judged("RIGHT", KNOWN)
     assert found.returncode == 1
@@ -113,6 +115,7 @@ def test_a_listed_failure_that_passes_is_a_failure_that_names_the_line_to_remove
     assert "Traceback" not in found.stdout
 
 
+@pytest.mark.slow
 def test_another_failure_than_the_listed_one_fails_with_the_baselines_words(judged):
     known = KNOWN.replace("*", "default", 1).replace('"relu/default/*/', '"relu/default/{}/')
     verdict = known.replace("fail", "crash").replace('class = "scale"\nmax_error = 0.51\n', "")
@@ -136,6 +139,7 @@ def test_another_failure_than_the_listed_one_fails_with_the_baselines_words(judg
         assert f"\nFAIL {title}: scale: " in found.stdout  # and all that is known of it
 
 
+@pytest.mark.slow
 def test_entries_about_nothing_and_entries_that_are_over_fail_once(judged):
     found = judged("WRONG", KNOWN, STALE, OVER)
     assert found.returncode == 1
@@ -149,6 +153,7 @@ def test_entries_about_nothing_and_entries_that_are_over_fail_once(judged):
     assert " (and 1 more)" in below
 
 
+@pytest.mark.slow
 def test_where_only_a_part_is_run_nothing_is_called_stale(judged):
     found = judged("WRONG", KNOWN, STALE, OVER, NO_OUTPUT, words=["-k", "relu"])
     assert found.returncode == 0, found.stdout
@@ -156,6 +161,7 @@ def test_where_only_a_part_is_run_nothing_is_called_stale(judged):
     assert len(section(found)) == 1
 
 
+@pytest.mark.slow
 def test_an_output_that_no_case_has_is_stale_where_all_were_run(judged):
     found = judged("WRONG", KNOWN, NO_OUTPUT)
     assert found.returncode == 1
@@ -166,6 +172,7 @@ def test_an_output_that_no_case_has_is_stale_where_all_were_run(judged):
     assert partly.returncode == 0, partly.stdout  # other samples were not selected
 
 
+@pytest.mark.slow
 def test_the_same_under_xdist(judged):
     pytest.importorskip("xdist")
     found = judged("WRONG", KNOWN, STALE, NO_OUTPUT, words=XDIST)
@@ -176,6 +183,7 @@ def test_the_same_under_xdist(judged):
     assert [line.partition(": ")[0] for line in told[1:]] == ["known.toml:11", "known.toml:17"]
 
 
+@pytest.mark.slow
 def test_runxfail_lets_what_is_known_fail(judged):
     found = judged("WRONG", KNOWN, words=["--runxfail", *SAMPLES[:2]])
     assert found.returncode == 1
@@ -183,6 +191,7 @@ def test_runxfail_lets_what_is_known_fail(judged):
     assert "FAIL relu/default/typical/float64 · dx: scale: " in found.stdout
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("text", "words", "said"),
     [
@@ -204,6 +213,7 @@ def test_a_baseline_needs_an_implementation(pytest_):
     assert "name it with --gradcheck-impl" in found.stderr
 
 
+@pytest.mark.slow
 def test_the_report_holds_what_the_baseline_says(judged, folder):
     words = ["--gradcheck-report", "run.json", "--gradcheck-report", "run.md"]
     found = judged("WRONG", KNOWN, words=words)
@@ -214,6 +224,7 @@ def test_the_report_holds_what_the_baseline_says(judged, folder):
     assert (folder / "run.md").read_text().startswith("**gradcheck: ")
 
 
+@pytest.mark.slow
 def test_what_is_required_fails_where_it_is_lacking(judged):
     gap = ("--gradcheck-op", "tanh", "--gradcheck-require", "tanh")
     found = judged("RIGHT", words=gap)

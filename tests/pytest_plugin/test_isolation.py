@@ -46,6 +46,7 @@ def only(*ops):
     return [word for op in ops for word in ("--gradcheck-op", op)]
 
 
+@pytest.mark.slow
 def test_code_that_kills_its_process_is_a_failure_and_the_rest_goes_on(pytest_, folder):
     ops = only("tanh", "silu", "neg", "relu", "sigmoid")
     found = pytest_(*DEADLY, *ops, "--junitxml", "out.xml", "--tb=short")
@@ -74,6 +75,7 @@ def test_in_pytests_own_process_for_a_debugger(pytest_):
     assert pytest_(*words).returncode == -signal.SIGSEGV
 
 
+@pytest.mark.slow
 def test_a_timeout_that_is_none_is_a_usage_error(pytest_):
     for word in ("0", "nan"):
         found = pytest_(*DEADLY, *only("relu"), f"--gradcheck-timeout={word}")
@@ -96,6 +98,7 @@ def _wait(until, seconds=300):
     return until()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [(), ("-p", "xdist", "-n", "2")], ids=["one", "two"])
 def test_no_process_outlives_ctrl_c(pytest_, folder, several):
     if several:
@@ -111,6 +114,7 @@ def test_no_process_outlives_ctrl_c(pytest_, folder, several):
     assert _wait(lambda: not any(map(_there, pids())))
 
 
+@pytest.mark.slow
 def test_the_report_is_that_of_gradcheck_run_byte_for_byte(pytest_, folder, environment):
     pytest.importorskip("xdist")
     words = [*WORDS, *only("relu", "sigmoid"), "--gradcheck-impl", "kernels:DEADLY"]
@@ -127,6 +131,7 @@ def test_the_report_is_that_of_gradcheck_run_byte_for_byte(pytest_, folder, envi
         assert b"RuntimeError" in ours.read_bytes()
 
 
+@pytest.mark.slow
 def test_convention_contract_and_build_are_those_of_run(pytest_):
     words = (*WORDS, *only("relu"), "--gradcheck-impl", "reference")
     asked = pytest_(*words, "--gradcheck-contract", "--gradcheck-convention", "pytorch")

@@ -111,6 +111,7 @@ def test_failures_say_what_is_wrong_and_gaps_why_without_a_traceback(pytest_):
     assert "UNBOUND: kernels:MIXED says nothing about sigmoid" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_broken_contract_fails_the_item_at_which_it_is_asked(pytest_):
     words = (*SUITE, "--gradcheck-impl", "kernels:FLUSHES", *only("relu"))
     found = pytest_(*words, "--gradcheck-sample", "[ts]*", "--gradcheck-dtype", "float32")
@@ -120,6 +121,7 @@ def test_a_broken_contract_fails_the_item_at_which_it_is_asked(pytest_):
     assert "\n  reason: A cotangent times" in found.stdout
 
 
+@pytest.mark.slow
 def test_junit_names_the_implementation_and_the_case(pytest_, folder):
     pytest_(*MIXED, *only("relu", "tanh"), "--junitxml", "out.xml")
     cases = {c.get("name"): c for c in ET.parse(folder / "out.xml").iter("testcase")}
@@ -131,6 +133,7 @@ def test_junit_names_the_implementation_and_the_case(pytest_, folder):
     assert (skipped.tag, "no tanh on this machine" in skipped.get("message")) == ("skipped", True)
 
 
+@pytest.mark.slow
 def test_k_selects_by_every_part_of_the_name(pytest_, folder):
     (folder / "test_own.py").write_text("def test_own(): pass\n")
     words = (*SUITE, "--gradcheck-impl", "kernels:RIGHT", *only("relu", "tanh"), "-k")
@@ -140,6 +143,7 @@ def test_k_selects_by_every_part_of_the_name(pytest_, folder):
     assert "2 passed" in pytest_(*words, "test_own or relu and typical and float32").stdout
 
 
+@pytest.mark.slow
 def test_what_failed_last_time_runs_again_alone(pytest_):
     basics = ("-q", "-p", "gradcheck.pytest_plugin")
     words = (*SUITE, *only("relu", "tanh"), "--gradcheck-sample", "typical")
@@ -150,6 +154,7 @@ def test_what_failed_last_time_runs_again_alone(pytest_):
     assert again.returncode == 1
 
 
+@pytest.mark.slow
 def test_several_processes_judge_the_same_items(pytest_):
     pytest.importorskip("xdist")
     words = (*MIXED, *only("relu", "tanh", "silu", "sigmoid"), "-rA")
@@ -175,6 +180,7 @@ def test_a_case_at_fault_fails(pytest_):
     assert " --seed 3\n" in found.stdout
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -204,6 +210,7 @@ def test_a_mistaken_word_is_a_usage_error(pytest_, words, said):
     assert said in line
 
 
+@pytest.mark.slow
 def test_a_mistaken_word_is_a_usage_error_with_several_processes_too(pytest_):
     pytest.importorskip("xdist")
     found = pytest_(*MIXED, *only("rleu"), "-p", "xdist", "-n", "2")
@@ -212,6 +219,7 @@ def test_a_mistaken_word_is_a_usage_error_with_several_processes_too(pytest_):
     assert "INTERNALERROR" not in found.stdout
 
 
+@pytest.mark.slow
 def test_an_interruption_interrupts(pytest_):
     words = (*SUITE, "--gradcheck-impl", "kernels:STOPS", *only("relu"))
     found = pytest_(*words, "--gradcheck-no-isolate")
@@ -221,6 +229,7 @@ def test_an_interruption_interrupts(pytest_):
     assert "ERROR vjp raised KeyboardInterrupt" in apart.stdout
 
 
+@pytest.mark.slow
 def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
     (folder / "conftest.py").write_text(
         "import gradcheck.run.judge_case\n"
@@ -233,6 +242,7 @@ def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
     assert "ZeroDivisionError: a slip of ours" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_model_is_an_item_per_size_and_dtype(pytest_):
     words = ("--gradcheck-model", "quadratic", "--gradcheck-sample", "tiny")
     found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words, "--collect-only")
@@ -244,6 +254,7 @@ def test_a_model_is_an_item_per_size_and_dtype(pytest_):
     assert "3 passed" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_of_a_model_fails_its_items(pytest_):
     words = ("--gradcheck-model", "quadratic", "--gradcheck-sample", "tiny")
     found = pytest_(*SUITE, "--gradcheck-impl", "kernels:MODEL", *words)
@@ -253,12 +264,14 @@ def test_a_wrong_gradient_of_a_model_fails_its_items(pytest_):
     assert "--model quadratic --dialect default --sample tiny --dtype float64" in found.stdout
 
 
+@pytest.mark.slow
 def test_models_that_nobody_has_are_nothing_to_check(pytest_):
     found = pytest_(*SUITE, "--gradcheck-impl", "kernels:RIGHT", "--gradcheck-model", "svm")
     assert found.returncode == 4
     assert "nothing to check" in found.stderr
 
 
+@pytest.mark.slow
 def test_operators_stand_beside_models_where_both_are_named(pytest_):
     words = ("--gradcheck-model", "quadratic", *only("relu"), "--gradcheck-dtype", "float64")
     found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words, "--collect-only")
@@ -266,6 +279,7 @@ def test_operators_stand_beside_models_where_both_are_named(pytest_):
     assert ops == {"relu", "quadratic"}
 
 
+@pytest.mark.slow
 def test_an_update_rule_is_an_item_per_sample_and_dtype(pytest_):
     words = ("--gradcheck-rule", "sgd", "--gradcheck-sample", "typical", *only("relu"))
     found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words)
@@ -276,6 +290,7 @@ def test_an_update_rule_is_an_item_per_sample_and_dtype(pytest_):
     assert names[2:4] == ["sgd/default/typical/float64", "sgd/default/typical/float32"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
 def test_a_manifest_is_built_once_however_many_processes_run(pytest_, folder):
     pytest.importorskip("xdist")

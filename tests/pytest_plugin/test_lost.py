@@ -61,6 +61,7 @@ def judged(pytest_):
     return judge
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "processes"), SCHEDULERS)
 def test_an_item_whose_process_is_killed_is_judged_by_another(judged, folder, how, processes):
     found = judged("ONCE", "--dist", how, "--junitxml", "out.xml", processes=processes)
@@ -79,6 +80,7 @@ def test_an_item_whose_process_is_killed_is_judged_by_another(judged, folder, ho
     assert [result["op"] for result in run["results"]].count("tanh") == 2
 
 
+@pytest.mark.slow
 def test_the_report_is_that_of_a_session_that_lost_nothing(judged, folder):
     words = ("--gradcheck-dtype", "float32")
     assert "1 retried" in judged("ONCE", *words, processes=1).stdout
@@ -87,6 +89,7 @@ def test_the_report_is_that_of_a_session_that_lost_nothing(judged, folder):
     assert (folder / "run.json").read_bytes() == shared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "processes"), SCHEDULERS[::2])
 def test_one_that_ends_every_process_fails_and_all_others_are_judged(
     judged, folder, how, processes
@@ -104,6 +107,7 @@ def test_one_that_ends_every_process_fails_and_all_others_are_judged(
     assert verdicts == {"relu": "pass", "neg": "pass", "tanh": "crash"}
 
 
+@pytest.mark.slow
 def test_where_every_process_runs_all_a_loss_is_xdist_s_to_tell(judged, folder):
     found = judged("ALWAYS", "--dist", "each", "--gradcheck-dtype", "float32")
     assert found.returncode == 1, found.stdout
@@ -111,6 +115,7 @@ def test_where_every_process_runs_all_a_loss_is_xdist_s_to_tell(judged, folder):
     assert "INTERNALERROR" not in found.stdout
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_tried_again_fails(judged, folder):
     words = ("--max-worker-restart", "0", "--gradcheck-dtype", "float32")
     found = judged("ONCE", *words, processes=1)
@@ -130,6 +135,7 @@ def pytest_runtest_teardown(item):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("excused", ["retried", "heard"])
 def test_a_loss_that_is_excused_hides_no_other(judged, folder, excused):
     (folder / "conftest.py").write_text(REVERSED + TEARDOWN * (excused == "heard"))
@@ -152,6 +158,7 @@ def test_a_loss_that_is_excused_hides_no_other(judged, folder, excused):
     assert not run["footer"]["passed"]
 
 
+@pytest.mark.slow
 def test_what_was_reported_before_its_process_was_killed_is_not_run_again(judged, folder):
     (folder / "conftest.py").write_text(
         "import kernels\n"
@@ -167,6 +174,7 @@ def test_what_was_reported_before_its_process_was_killed_is_not_run_again(judged
     assert "\n3 checks passed\n" in found.stdout
 
 
+@pytest.mark.slow
 def test_somebody_else_s_test_is_not_run_twice(judged, folder):
     (folder / "test_own.py").write_text(
         "import os, signal\n"

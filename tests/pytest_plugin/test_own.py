@@ -152,6 +152,7 @@ def test_a_test_is_given_each_point_in_each_dtype(pytest_, tests):
     assert failures["test_wrong[typical-float64]"].get("message") == lead
 
 
+@pytest.mark.slow
 def test_what_a_failure_says_to_run_can_be_pasted(pytest_, tests):
     # As a shell takes it apart, started where the first one was.
     again = "tests/test_silu.py::test_suite_wrong[silu/default/typical/float64]"
@@ -161,6 +162,7 @@ def test_what_a_failure_says_to_run_can_be_pasted(pytest_, tests):
     assert f"run: pytest '{again}'" in found.stdout
 
 
+@pytest.mark.slow
 def test_several_processes_a_selection_and_what_failed_last(pytest_, tests):
     pytest.importorskip("xdist")
     basics = ("-q", "-p", "gradcheck.pytest_plugin")
@@ -176,6 +178,7 @@ def test_several_processes_a_selection_and_what_failed_last(pytest_, tests):
     ]
 
 
+@pytest.mark.slow
 def test_what_is_found_can_be_written_as_a_report(pytest_, tests):
     words = ("-k", "test_wrong or test_right", "--gradcheck-report", "out.md")
     found = pytest_(*words, "--gradcheck-report", "out.json")
@@ -194,6 +197,7 @@ def test_what_is_found_can_be_written_as_a_report(pytest_, tests):
     assert "there is no folder nowhere" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "said"),
     [

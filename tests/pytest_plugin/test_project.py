@@ -58,6 +58,7 @@ def items(found):
     return [line for line in found.stdout.splitlines() if line.startswith("gradcheck::")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [TABLE, "[tool.gradcheck]\nimpl = 3\n"], ids=["right", "wrong"])
 def test_a_session_that_asks_for_nothing_is_none_of_the_table_s(pytest_, project, table):
     (project(table) / "test_own.py").write_text(
@@ -69,6 +70,7 @@ def test_a_session_that_asks_for_nothing_is_none_of_the_table_s(pytest_, project
         assert (found.returncode, "1 passed" in found.stdout) == (0, True), found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -87,6 +89,7 @@ def test_a_line_that_cannot_be_right_is_a_usage_error(pytest_, project, line, sa
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.slow
 def test_it_is_the_line_that_gradcheck_run_says(pytest_, project, environment):
     folder = project("[tool.gradcheck]\nimplementation = 3\n")
     command = [sys.executable, "-P", "-m", "gradcheck", "run"]
@@ -100,6 +103,7 @@ def test_it_is_the_line_that_gradcheck_run_says(pytest_, project, environment):
     assert left_out.stderr.startswith("ERROR: gradcheck: --gradcheck: nobody's code is named: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["", "[tool.gradcheck]\nop = 'relu'\n"], ids=["none", "other"])
 def test_somebody_s_code_has_to_be_named(pytest_, project, table):
     project(table)
@@ -108,6 +112,7 @@ def test_somebody_s_code_has_to_be_named(pytest_, project, table):
     assert "say whose with --gradcheck-impl, or as `impl` in [tool.gradcheck]" in found.stderr
 
 
+@pytest.mark.slow
 def test_an_implementation_that_the_table_names_and_nobody_has_is_a_usage_error(pytest_, project):
     project(TABLE.replace("WRONG", "NONE"))
     found = pytest_("--gradcheck")
@@ -116,6 +121,7 @@ def test_an_implementation_that_the_table_names_and_nobody_has_is_a_usage_error(
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.slow
 def test_asked_for_it_judges_what_the_table_names(pytest_, project):
     project()
     found = pytest_("--gradcheck", "-rA")
@@ -127,6 +133,7 @@ def test_asked_for_it_judges_what_the_table_names(pytest_, project):
     assert "--impl kernels:WRONG --seed 3" in found.stdout  # what it rests on stands there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -144,6 +151,7 @@ def test_a_flag_wins(pytest_, project, words, names):
     assert items(pytest_(*words, "--collect-only")) == names
 
 
+@pytest.mark.slow
 def test_options_of_pytest_s_own_configuration_are_flags(pytest_, project):
     (project() / "pytest.ini").write_text(
         "[pytest]\naddopts = --gradcheck --gradcheck-impl=kernels:RIGHT --gradcheck-op=relu\n"
@@ -152,6 +160,7 @@ def test_options_of_pytest_s_own_configuration_are_flags(pytest_, project):
     assert items(found) == ["gradcheck::kernels:RIGHT::relu/default/typical/float32"]
 
 
+@pytest.mark.slow
 def test_without_the_table_flags_mean_what_they_do(pytest_, project):
     project()
     words = ("--gradcheck-impl=kernels:RIGHT", "--gradcheck-suite=gradcheck_cases:SUITE")
@@ -160,6 +169,7 @@ def test_without_the_table_flags_mean_what_they_do(pytest_, project):
     assert {"relu/default/typical/float64", "relu/default/cube/float32"} < names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [(), XDIST], ids=["one", "two"])
 def test_a_folder_below_finds_modules_and_files_of_the_project(pytest_, project, several):
     if several:
@@ -175,12 +185,14 @@ def test_a_folder_below_finds_modules_and_files_of_the_project(pytest_, project,
     assert "2 checks, 1 known; known failures: ../../known.toml" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_baseline_alone_asks_for_what_the_table_names(pytest_, project):
     (project() / "known.toml").write_text(KNOWN)
     found = pytest_("--gradcheck-baseline", "known.toml")
     assert (found.returncode, "2 passed, 1 xfailed" in found.stdout) == (0, True), found.stdout
 
 
+@pytest.mark.slow
 def test_switches_of_the_table_hold(pytest_, project, folder):
     project(f"{TABLE}no-isolate = true\nno-build = true\n")
     (folder / "kernels.py").write_text(
@@ -190,6 +202,7 @@ def test_switches_of_the_table_hold(pytest_, project, folder):
     assert len([*folder.glob("pid.*")]) == 1
 
 
+@pytest.mark.slow
 def test_the_report_is_that_of_gradcheck_run(pytest_, project, environment):
     table = TABLE.replace("contract = false\n", "taylor = true\n").replace("WRONG", "RIGHT")
     folder = project(table)

@@ -132,6 +132,7 @@ def test_a_smooth_operator_has_no_section_on_kinks():
     assert "slack" not in explain(BUILTIN, "tanh")
 
 
+@pytest.mark.suite(keep=5)
 @pytest.mark.parametrize("name", BUILTIN.operators)
 def test_every_operator_of_the_suite_is_explained_in_full(name):
     spec, text = BUILTIN.operators[name], explain(BUILTIN, name)

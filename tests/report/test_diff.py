@@ -89,6 +89,7 @@ def test_a_run_and_itself(name, form, request):
         assert text == found.summary + "\n"
 
 
+@pytest.mark.suite(keep=20)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_pair_is_printable_and_the_same_twice(pair, form):
     text = render(pair, form)
@@ -97,6 +98,7 @@ def test_every_pair_is_printable_and_the_same_twice(pair, form):
     assert all(c.isprintable() or c == "\n" for c in text)
 
 
+@pytest.mark.suite(keep=15)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_terminal_keeps_its_width(pair, every, two, width):
     for found in (pair, every, two):
@@ -307,6 +309,7 @@ class Elements(HTMLParser):
         self.text += data
 
 
+@pytest.mark.suite(keep=5)
 def test_the_page_has_no_script_and_asks_for_nothing(pair, every):
     for found in (pair, every):
         page = render(found, "html")

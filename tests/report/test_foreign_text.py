@@ -189,6 +189,7 @@ def test_no_field_is_forgotten(calm):
             assert any(CALM in str(value) for value in values), f"{kind.__name__}.{name}"
 
 
+@pytest.mark.suite(keep=12)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_face_is_printable_and_bounded(pair, both, form):
     _, other = both(form)
@@ -224,6 +225,7 @@ class Page(HTMLParser):
                 assert re.match(r"#|data:image/|https?://", value or "#"), value
 
 
+@pytest.mark.suite(keep=6)
 def test_html_has_the_same_elements(pair, both):
     one, other = map(Page, both("html"))
     if pair.text.strip() and len(pair.text) < 5000:
@@ -232,6 +234,7 @@ def test_html_has_the_same_elements(pair, both):
         assert [tag for tag, _ in other.found] == [tag for tag, _ in one.found]
 
 
+@pytest.mark.suite(keep=10)
 @pytest.mark.parametrize("form", ["markdown", "summary"])
 def test_markdown_has_the_same_blocks(pair, both, form):
     one, other = (skeleton(text) for text in both(form))
@@ -261,6 +264,7 @@ def skeleton(text):
     return found
 
 
+@pytest.mark.suite(keep=6)
 def test_junit_has_the_same_elements_and_is_valid(pair, both):
     one, other = both("junit")
     xmlschema.XMLSchema(Path(__file__).parent / "data" / "junit-10.xsd").validate(other)
@@ -269,6 +273,7 @@ def test_junit_has_the_same_elements_and_is_valid(pair, both):
         assert [e.tag for e in trees[0].iter()] == [e.tag for e in trees[1].iter()]
 
 
+@pytest.mark.suite(keep=8)
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_json_has_the_same_shape_obeys_its_schema_and_is_read_again(pair, both, form, tmp_path):
     one, other = both(form)
@@ -325,6 +330,7 @@ def test_a_badge_says_the_same(pair):
     assert badge(pair.evil) == badge(pair.calm)
 
 
+@pytest.mark.suite(keep=20)
 @pytest.mark.parametrize("form", differences.FORMATS)
 def test_a_difference_is_printable_bounded_and_commands_nobody(pair, form):
     (name,) = pair.evil.header.implementations

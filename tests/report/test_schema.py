@@ -53,6 +53,7 @@ def test_what_is_published_is_what_is_generated(word):
     )
 
 
+@pytest.mark.slow(keep=3)
 def test_every_stored_run_obeys_the_schema_and_has_no_field_beside(any_run):
     validator("report", strict=True).validate(strict_json(render(any_run, "json")))
     lines = validator("log", strict=True)
@@ -65,6 +66,7 @@ IMPL = {"relu": {"vjp": lambda ct, x: -ct * (x > 0)}, "tanh": {"vjp": lambda ct,
 """
 
 
+@pytest.mark.suite
 def test_a_real_run_obeys_it_too(tmp_path, monkeypatch, capsys):
     (tmp_path / "kernels_of_schema.py").write_text(KERNELS)
     monkeypatch.chdir(tmp_path)
@@ -131,6 +133,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_document_is_rejected(document, wrong):
     check = validator("report")

@@ -98,6 +98,7 @@ def flood(make):
     )
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_failures_fit_and_the_rest_is_counted(flood):
     text = render(flood)
     assert 0.7 * LIMIT < len(text.encode()) <= LIMIT

@@ -18,6 +18,7 @@ def wide(text, width):
     return [line for line in text.splitlines() if len(line) > width and not line.startswith(COPIED)]
 
 
+@pytest.mark.suite(keep=33)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_report_of_every_run_fits(any_run, width):
     assert wide(render(any_run, width=width), width) == []

@@ -42,6 +42,7 @@ def crashed(run):
     ]
 
 
+@pytest.mark.slow
 def test_jobs_and_shards_leave_out_the_same(crashing):
     run = execute(crashing)
     assert len(SAMPLES) > 6

@@ -50,6 +50,7 @@ def judged(word, seeds):
     return {"counts": counts, "alarms": alarms}
 
 
+@pytest.mark.suite
 @pytest.mark.soak  # in each run `gradcheck run` judges all of them at seed 0
 def test_the_reference_raises_no_alarm_at_another_seed():
     found = judged("reference", [1])

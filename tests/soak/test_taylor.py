@@ -22,6 +22,7 @@ def outside(cases):
     return count, out
 
 
+@pytest.mark.suite
 def test_some_operators_at_another_seed():
     count, out = outside(SUITE.cases(seed=1)[::40])
     assert count > len(SUITE.cases()) / 40

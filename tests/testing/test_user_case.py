@@ -148,6 +148,7 @@ def test_the_second_derivative_and_jvp_are_asked_as_by_check():
         case.check(lambda x: x**3, vjp, jvp=lambda u, x: 2 * x * x * u)
 
 
+@pytest.mark.frameworks
 def test_what_torch_differentiates():
     torch = pytest.importorskip("torch")
     (case, _) = given(gradcheck.case(x=normal(2, 4)))

@@ -128,6 +128,7 @@ def test_blank_windows_tie_above_zero(case):
     assert np.array_equal(out, np.broadcast_to(np.maximum(biases, 0)[:, None, None], out.shape))
 
 
+@pytest.mark.suite(keep=3)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("size", SIZES)
 def test_no_sum_of_a_kernels_taps_cancels(suite, size, seed):

@@ -34,6 +34,7 @@ class Off(Whole):
         return first * (1 + xp.const("1e-15")), *rest
 
 
+@pytest.mark.suite(keep=3, by="gradcheck run --model '*'")
 @pytest.mark.parametrize("case", SMALL, ids=lambda c: c.name)
 def test_50_digit_differences_certify_the_fold_and_reject_one_that_is_off(case):
     whole = Whole(case.program, case.inputs)
@@ -48,6 +49,7 @@ def test_50_digit_differences_certify_the_fold_and_reject_one_that_is_off(case):
             assert agrees(got, want.reshape(got.shape), rtol), name
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_pytorch_returns_the_same_loss_and_gradients(case, by_torch, fold):
     loss, gradients = by_torch(case)
@@ -85,6 +87,7 @@ def test_sizes_are_what_their_names_say(model):
         assert 20_000 <= count["large"] <= 100_000
 
 
+@pytest.mark.frameworks
 def test_every_model_has_a_module_in_pytorch():
     pytest.importorskip("torch")
     from gradcheck_cases.peers.torch.models import MODULES

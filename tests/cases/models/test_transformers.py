@@ -30,6 +30,7 @@ def test_tokens_repeat_and_one_is_unused(case):
     assert np.unique(tokens).max() < case.attrs["vocab"] - 1
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("model", "op", "attr", "other"),
     [

@@ -609,6 +609,7 @@ def mutations(text, count):
         yield mutant
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("text", [RMS_NORM, SAVED, XENT, SCAN, ROPE])
 def test_whatever_is_wrong_with_a_manifest_is_said_in_terms_of_it(manifest, text):
     refused = 0

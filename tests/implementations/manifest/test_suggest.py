@@ -233,6 +233,7 @@ def test_what_no_forward_saves_follows_from_the_primals(tmp_path):
     assert 'saved = { rstd = "1 / sqrt(mean(x * x, -1) + eps)" }  # confirm' in lines
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_guessed_residuals_are_the_ones_that_a_forward_saves(tmp_path, monkeypatch, capsys):
     (tmp_path / "k.c").write_text("""

@@ -94,6 +94,7 @@ def library(tmp_path_factory):
     return folder / "libmul.so"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "verdict"), [("right", "pass"), ("operands", "fail"), ("cotangent", "fail")]
 )

@@ -354,6 +354,7 @@ def test_slack_holds_for_forward_too(native, mul, entry):
 # ── the contract ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("symbol", "more", "breaks"),
     [
@@ -372,6 +373,7 @@ def test_what_a_c_function_owes_beyond_its_numbers(native, entry, case, symbol, 
     assert bool(found) == (symbol != "mul_grows")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("symbol", "breaks"), [("from_output", 0), ("from_output_tails", 1)])
 def test_other_sizes_of_a_c_function(native, entry, case, symbol, breaks):
     parameters = "double *dx, const double *dy, const double *y, int n"
@@ -417,6 +419,7 @@ def results(tmp_path, capsys):
     return found
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("symbol", "code", "verdicts"),
     [
@@ -442,6 +445,7 @@ def test_nonsense_ends_a_run_before_it_begins(manifest, results, entry):
     assert "expression `size(x) / 7` of parameter `n` yields" in said
 
 
+@pytest.mark.slow
 def test_several_processes_say_the_same(manifest, results, entry):
     tanh = entry("from_output", TANH, op="tanh", dy="cotangent", y="out")
     path = manifest(entry("mul_past"), tanh)

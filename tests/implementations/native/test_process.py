@@ -65,6 +65,7 @@ def test_after_a_crash_the_next_case_is_judged(native, judged, entry):
         assert judged(one, "tanh")["x"].verdict is Verdict.PASS
 
 
+@pytest.mark.slow
 def test_too_many_crashes(native, mul, entry):
     one = native(entry("mul_past"))
     found = [mul(one)["vjp"] for _ in range(11)]

@@ -173,6 +173,7 @@ def test_workspace_without_a_type_is_counted_in_bytes(native, mul, entry):
     assert verdict == "crash"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("meaning", ["unused", "null"])
 def test_a_pointer_that_is_not_followed(native, mul, entry, meaning):
     parameters = (

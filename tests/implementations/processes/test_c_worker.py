@@ -147,6 +147,7 @@ def test_noise_is_heard_after_standard_output_was_closed(worker, ask):
     assert worker.run(ask("prints")).printed == "GRDC\r\n n is 3"
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize(
     ("symbol", "reason"),
     [
@@ -187,6 +188,7 @@ def test_last_words_go_with_the_crash(worker, ask):
     assert ended(lambda: worker.run(ask("aborts"))).printed == "assertion failed: n"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "symbol",
     ["hangs", "claims_once", "floods", "ignores_signals", "forks_and_stays", "stops_itself"],
@@ -535,6 +537,7 @@ def use(pid):
     return pages * 4096, descriptors, len(Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_scripts_leak_nothing(ask, count):
     script = ask("right")

@@ -129,6 +129,7 @@ def test_an_answer_before_the_end_is_an_answer(child):
     assert other.exactly(3) == b"abc"
 
 
+@pytest.mark.slow
 def test_a_child_that_closes_its_output_and_stays_is_ended(child):
     one = child("os.close(1); os.close(2); time.sleep(1000)")
     ending = ended(lambda: one.exactly(1))
@@ -161,6 +162,7 @@ def test_an_early_answer_to_a_request_that_is_never_read_is_heard(child):
     assert "status 0" in ended(lambda: one.exactly(1)).reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [1, 2])
 def test_a_flood_is_a_timeout_and_takes_no_memory(child, stream):
     one = child(f"while True: os.write({stream}, b'x' * 65536)", "pipes")
@@ -197,6 +199,7 @@ def test_a_grandchild_that_never_reads_does_not_hold_us(child):
     assert "status 0" in ended(lambda: one.exactly(1)).reason
 
 
+@pytest.mark.slow
 def test_the_end_is_polite(child, monkeypatch):
     code = "os.read(0, 1); os.write(1, b'x' * (1 << 21)); os.write(2, b'bye'); os._exit(0)"
     with monkeypatch.context() as patch:
@@ -211,6 +214,7 @@ def test_the_end_is_polite(child, monkeypatch):
     assert stubborn.process.returncode in (4, -15)
 
 
+@pytest.mark.slow
 def test_one_that_will_not_go_is_killed(child):
     one = child("signal.signal(15, signal.SIG_IGN); os.write(1, b'k'); time.sleep(1000)")
     one.exactly(1)

@@ -53,6 +53,7 @@ def crash(library):
     return made
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("symbol", "words"),
     [
@@ -95,6 +96,7 @@ def test_a_write_before_the_start_is_told_from_one_past_the_end(crash):
     assert words.endswith(": it wrote up to 8 bytes before the start of dx")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("guard", "symbol", "words"),
     [

@@ -96,6 +96,7 @@ def of_model(there):
     return judge_model(ModelTruth(case), there, "float64").findings
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("how", ["binds_unwillingly", "answers_for_the_host", "changes_the_entry"])
 def test_what_another_operator_has_silenced_is_an_error(isolated, how):
     there = isolated(f"TABLE.{how}")
@@ -107,6 +108,7 @@ def test_what_another_operator_has_silenced_is_an_error(isolated, how):
     assert {f.verdict for f in verdicts("tanh", there)} == {Verdict.PASS}  # in a process as it was
 
 
+@pytest.mark.slow
 def test_so_is_a_stage_of_a_model(isolated):
     there = isolated("TABLE.hides_the_stages")
     before = {(f.name, f.part) for f in of_model(there)}
@@ -120,6 +122,7 @@ def test_so_is_a_stage_of_a_model(isolated):
     assert {f.verdict for f in again} == {Verdict.PASS}
 
 
+@pytest.mark.slow
 def test_what_is_honestly_lacking_costs_a_process_for_each_that_says_so_when_called(
     isolated, monkeypatch
 ):

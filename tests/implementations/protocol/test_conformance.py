@@ -45,6 +45,7 @@ def failing(found):
     return {name for name, check in found.items() if check.outcome == "FAIL"}
 
 
+@pytest.mark.slow(keep=1)
 def test_a_program_that_speaks_well_passes(probed, level):
     found = probed(level, ops=["tanh", "leaky_relu", "rms_norm"])
     assert {check.outcome.value for check in found.values()} == {"ok"}
@@ -52,6 +53,7 @@ def test_a_program_that_speaks_well_passes(probed, level):
     assert len(found) >= 30
 
 
+@pytest.mark.slow
 def test_a_oneshot_program_that_answers_well_passes(probed):
     found = probed("oneshot", ops=["tanh", "silu"])
     assert {check.outcome.value for check in found.values()} == {"ok"}
@@ -59,6 +61,7 @@ def test_a_oneshot_program_that_answers_well_passes(probed):
     assert {"tanh in float32", "an input that was cut short"} <= set(found)
 
 
+@pytest.mark.slow
 def test_what_it_lacks_is_no_fault(probed):
     found = probed(ops=["clamp"])
     assert failing(found) == set()
@@ -66,6 +69,7 @@ def test_what_it_lacks_is_no_fault(probed):
     assert "it lacks this: clamps nothing" in found["clamp in float64"].says
 
 
+@pytest.mark.slow
 def test_wrong_numbers_are_noted_and_no_fault(probed):
     found = probed(lie="negated")
     assert failing(found) == set()
@@ -75,6 +79,7 @@ def test_wrong_numbers_are_noted_and_no_fault(probed):
 RUNS = {"tanh in float64", "tanh in float32", "empty arrays", "arrays of no dimension"}
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("lie", "names"),
     [
@@ -107,23 +112,27 @@ def test_a_misspelt_operator_is_told_with_the_nearest(probed):
     assert says == "the suite has no operator \"tahn\"; did you mean 'tanh'?"
 
 
+@pytest.mark.slow
 def test_dying_of_what_it_does_not_know_is_told(probed, level):
     found = probed(level, "dies_of_what_it_does_not_know")
     assert "a kind that it does not know" in failing(found)
     assert "SIGABRT" in found["a kind that it does not know"].says
 
 
+@pytest.mark.slow
 def test_forgiving_broken_frames_is_told(probed):
     found = failing(probed(lie="forgives"))
     assert {"a header that is no JSON", "the end of the input within a payload"} <= found
 
 
+@pytest.mark.slow
 def test_dying_of_broken_frames_is_told(probed):
     found = probed(lie="aborts_on_garbage")
     assert "a frame with another beginning" in failing(found)
     assert "SIGABRT" in found["a frame with another beginning"].says
 
 
+@pytest.mark.slow
 def test_hanging_is_told(program):
     """The deadline is short, and meant to pass; so whether others pass with it is not asked."""
     liar = program("frames", "ignores_bye", timeout=1.0)
@@ -131,6 +140,7 @@ def test_hanging_is_told(program):
     assert "did not end within 1 s" in found["`bye`"].says
 
 
+@pytest.mark.slow
 def test_of_many_misspelt_operators_a_few_are_looked_at(probed, monkeypatch):
     looked = []
     monkeypatch.setattr(session, "_nearest", lambda name, known: looked.append(name) or "")
@@ -147,6 +157,7 @@ def test_a_hello_of_another_form_is_the_only_thing_told(probed):
     assert failing(found) == {"`hello`"}
 
 
+@pytest.mark.slow
 def test_a_program_that_offers_nothing_is_noted(probed):
     found = probed(lie="offers_nothing")
     assert failing(found) == set()
@@ -165,6 +176,7 @@ def test_a_program_that_does_not_start_cannot_be_probed(program, probed):
         list(oneshot.checks(lost, SUITE, ["tanh"]))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("lie", "name"),
     [("short", "tanh in float64"), ("exits_4", "tanh in float64"), ("aborts", "tanh in float64")],
@@ -173,6 +185,7 @@ def test_a_oneshot_lie_is_told_where_it_is(probed, lie, name):
     assert name in failing(probed("oneshot", lie))
 
 
+@pytest.mark.slow
 def test_folders_that_are_none_must_be_refused(probed):
     broken = {"a folder without `meta.txt`", "an input that was cut short", "no folder at all"}
     for lie, said in {"forgives": "status 0", "aborts_on_garbage": "SIGABRT"}.items():

@@ -51,6 +51,7 @@ def verdicts(binding, which, dtype="float64"):
     return {name: f.verdict.value for name, f in judged(binding, which, dtype).items()}
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize("level", ["frames", "jsonl"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
@@ -71,6 +72,7 @@ def test_a_right_program_gets_the_verdicts_of_the_reference(process, level, dtyp
     assert set(found.values()) == {"pass"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_oneshot_program_does_too(process, dtype):
     found = verdicts(process("oneshot"), case("tanh"), dtype)
@@ -84,6 +86,7 @@ def test_a_oneshot_program_need_not_have_a_forward(process):
     assert verdicts(binding, case("tanh")) == {"x": "pass"}
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("sample", ["empty", "single"])
 @pytest.mark.parametrize("level", ["frames", "jsonl", "oneshot"])
 def test_empty_and_single_arrays_travel(process, level, sample):

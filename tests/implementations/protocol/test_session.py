@@ -99,6 +99,7 @@ VIOLATIONS = {
 }
 
 
+@pytest.mark.slow(keep=15)
 @pytest.mark.parametrize("lie", VIOLATIONS)
 def test_a_lie_is_a_violation_in_words_and_the_session_goes_on(talk, lie):
     session = talk(lie)
@@ -162,6 +163,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("lie", ENDS)
 def test_an_end_is_told_as_it_was_and_the_session_goes_on(talk, lie):
     verdict, said = ENDS[lie]
@@ -182,6 +184,7 @@ def test_what_a_program_said_before_its_end_is_part_of_it(talk):
     assert caught.value.ending.printed.startswith("your program printed to stdout: assertion")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("lie", ["hangs", "closes_stdout"])
 def test_a_program_that_says_no_more_is_ended(talk, lie):
     session = talk(lie, timeout=0.5 if lie == "hangs" else 300.0)
@@ -236,6 +239,7 @@ UNLOADABLE = {
 }
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("lie", UNLOADABLE)
 def test_a_program_that_cannot_be_greeted_cannot_be_loaded_and_is_ended(talk, lie):
     before = at_first()
@@ -316,6 +320,7 @@ def test_a_block_larger_than_any_pipe_comes_back_as_it_was(talk):
     assert bytes(talk().run(request)["0"].data) == request.blocks[0].data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_calls_leak_nothing(talk, calls):
     session, request = talk(), big(12_500)
@@ -328,6 +333,7 @@ def test_calls_leak_nothing(talk, calls):
     assert resident() - memory < 20e6  # a leak of every answer would be 100 MB
 
 
+@pytest.mark.slow
 def test_ends_and_beginnings_leave_nothing_open(talk):
     before = at_first()
     session = talk("dies_every_other_time")

@@ -16,6 +16,7 @@ def flat(returned):
     return np.concatenate([np.ravel(p) for p in parts])
 
 
+@pytest.mark.suite
 def test_most_forwards_are_carried_and_none_is_wrong():
     assert len(FORWARDS) >= 200
     refused = {}

@@ -10,6 +10,7 @@ from gradcheck.numerics.highprecision.forward import BigForward
 from gradcheck.numerics.highprecision.numbers import Leak, NoArbiter, Unsupported
 
 jax = pytest.importorskip("jax")
+pytestmark = pytest.mark.frameworks
 jnp = jax.numpy
 lax, nn = jax.lax, jax.nn
 

@@ -99,6 +99,7 @@ ELEMENTWISE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=26)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_slopes_of_functions_of_one_number(name):
     forward, x, formula = ELEMENTWISE[name]

@@ -12,7 +12,10 @@ F = torch.nn.functional
 linalg, special = torch.linalg, torch.special
 
 # PyTorch's forward mode compiles by what PyTorch deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
+]
 BUDGET = 10**7
 CARRIED = 0.95
 M = np.random.default_rng(18).standard_normal((4, 4)) + 0.25 * np.eye(4)

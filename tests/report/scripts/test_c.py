@@ -66,6 +66,7 @@ def built(examples, monkeypatch):
     return call
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("case", RIGHT)
 def test_a_right_function_agrees(examples, export, built, case):
     found = export(case, str(examples / "gradcheck.toml"), name="repro.c")
@@ -83,6 +84,7 @@ def test_a_right_function_agrees(examples, export, built, case):
         assert float(told[1]) == pytest.approx(want, rel=1e-2)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("case", "code", "says"), WRONG)
 def test_a_wrong_function_does_not(examples, export, built, case, code, says):
     found = export(case, str(examples / "gradcheck.toml"), "--no-shrink", name="repro.c")
@@ -92,6 +94,7 @@ def test_a_wrong_function_does_not(examples, export, built, case, code, says):
     assert says in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_failure_is_exported_in_small_and_ends_with_its_cause(examples, export, built, tmp_path):
     place = tmp_path / "own library"  # a blank in its path
     shutil.copytree(examples / "minimal", place)
@@ -167,6 +170,7 @@ void back(float *dx, const float *dy, const float *x, int rows, int n) {
 BIND = 'dx = "grad:x", dy = "cotangent", x = "in:x", rows = "rows(x)", n = "dim(x, -1)"'
 
 
+@pytest.mark.slow
 def test_elements_on_a_kink_must_be_right_together(own, export, built, folder):
     manifest = Path(own(op="max", prototype="'void back(float *dx, const float *dy, const float *x,"
                         " int rows, int n)'", source=TIES.replace("SHARE", "1")))  # fmt: skip
@@ -187,6 +191,7 @@ HOSTILE = '''"""
 back(float *dx, const float *dy, int n) /* ??/ */ // \\\\"""'''
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("guard", ["end", "start", "off"])
 def test_a_hostile_prototype_stays_a_comment(own, export, built, guard):
     found = export("neg/default/typical/float32", own(prototype=HOSTILE, guard=guard), name="r.c")
@@ -196,6 +201,7 @@ def test_a_hostile_prototype_stays_a_comment(own, export, built, guard):
     assert line.startswith("// ")
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_manifest_is_that_of_the_program(own, export, built):
     source = "#include <stdlib.h>\n" + LIBRARY.replace("2 *", '(getenv("OWN") ? 2 : -1) *')
     found = export("neg/default/typical/float32", own(source=source), name="r.c")
@@ -205,6 +211,7 @@ def test_the_environment_of_the_manifest_is_that_of_the_program(own, export, bui
     assert (found.code, built(found.path).returncode) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_the_library_lacks_is_nothing_to_show(own, export):
     found = export("sub/same-shape/typical/float32:y", own(op="sub/same-shape",
                    more="", missing='missing = { y = "frozen" }'), name="r.c")  # fmt: skip

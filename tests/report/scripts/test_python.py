@@ -89,6 +89,7 @@ def kernels(folder):
     return path
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(("case", "impl", "differenced"), STYLES, ids=[s[0] for s in STYLES])
 def test_a_script_is_wrong_until_the_code_is_right(alone, kernels, export, case, impl, differenced):
     wrong = export(case, impl)
@@ -184,6 +185,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_gradient_is_wrong(alone, folder, export, name):
     body, says = BROKEN[name]
@@ -282,6 +284,7 @@ FRAMEWORKS = {
 }
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_frameworks_code_is_asked_as_its_users_ask_it(folder, export, name, dtype):

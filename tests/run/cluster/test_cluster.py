@@ -29,12 +29,14 @@ IMPL = {"square0": {"vjp": square}, "square1": {"vjp": deadly}, "square2": {"vjp
 """
 
 
+@pytest.mark.slow
 def test_records_are_the_same_on_two_workers(folder, cluster, alone):
     out, err, code = folder.run(*DASK, "--scheduler", cluster.address, "-o", "dask.json")
     assert (err, code) == ("", 0), out
     assert (folder.path / "dask.json").read_text() == alone
 
 
+@pytest.mark.slow
 def test_records_are_the_same_on_a_cluster_that_is_started_for_it(folder, alone, tmp_path_factory):
     temporary = tmp_path_factory.mktemp("temporary")
     before = {*folder.path.rglob("*")}
@@ -46,6 +48,7 @@ def test_records_are_the_same_on_a_cluster_that_is_started_for_it(folder, alone,
     assert [*temporary.iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_loses_no_result(folder, cluster, alone):
     (folder.path / "hold").touch()
     with folder.begin(*DASK, "--scheduler", str(cluster.file), "-o", "dask.json") as run:
@@ -68,6 +71,7 @@ def killed_while_it_loads(folder, worker):
     assert gone(loads)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_while_it_loads_is_one_worker_less(folder, cluster, alone):
     worker = cluster.add(HOLDS_LOADING="1")
     with folder.begin(*DASK, "--scheduler", cluster.address, "-o", "dask.json") as run:
@@ -77,6 +81,7 @@ def test_a_worker_that_is_killed_while_it_loads_is_one_worker_less(folder, clust
     assert (folder.path / "dask.json").read_text() == alone
 
 
+@pytest.mark.slow
 def test_where_it_is_the_only_one_the_next_is_waited_for(folder, own, alone):
     worker = own.add(HOLDS_LOADING="1")
     with folder.begin(*DASK, "--scheduler", own.address, "-o", "dask.json") as run:
@@ -87,6 +92,7 @@ def test_where_it_is_the_only_one_the_next_is_waited_for(folder, own, alone):
     assert (folder.path / "dask.json").read_text() == alone
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_lost_while_workers_load_leaves_an_empty_report(folder, own):
     own.add(HOLDS_LOADING="1")
     with folder.begin(*DASK, "--scheduler", own.address, "-o", "part.json") as run:
@@ -99,6 +105,7 @@ def test_a_scheduler_that_is_lost_while_workers_load_leaves_an_empty_report(fold
     assert (report["results"], report["footer"]["complete"]) == ([], False)
 
 
+@pytest.mark.slow
 def test_a_framework_of_another_version_is_refused_before_the_first_case(cluster, monkeypatch):
     monkeypatch.setattr("gradcheck.run.cluster.process.version", lambda package: "0.1")
     cases = SUITE.cases(["relu"])
@@ -111,6 +118,7 @@ def test_a_framework_of_another_version_is_refused_before_the_first_case(cluster
         pytest.fail("it was begun")
 
 
+@pytest.mark.slow
 def test_what_kills_its_process_is_a_crash_and_kills_no_worker(folder, cluster):
     (folder.path / "kernels.py").write_text(KERNELS)
     (folder.path / "deadly").touch()
@@ -133,6 +141,7 @@ def test_what_kills_its_process_is_a_crash_and_kills_no_worker(folder, cluster):
     assert [w.poll() for w in cluster.workers].count(None) == 2
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_a_report_and_a_cluster_to_use(folder, cluster):
     (folder.path / "hold").touch()
     words = (*DASK, "--scheduler", cluster.address, "--op", "square0", "--op", "held")
@@ -150,6 +159,7 @@ def test_an_interrupted_run_leaves_a_report_and_a_cluster_to_use(folder, cluster
     assert (err, code) == ("", 0), out
 
 
+@pytest.mark.slow
 def test_attacks_are_the_same_too(folder, cluster):
     words = ("--op", "square[01]", "-q", "-o")
     for name, where in (("one", ()), ("two", (*DASK, "--scheduler", cluster.address))):
@@ -166,6 +176,7 @@ def test_attacks_that_are_made_here_alone(capsys):
     assert capsys.readouterr() == ("", f"gradcheck: {wanted}\n")
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_lost_leaves_what_was_finished(folder, own):
     own.add("--nthreads", "2")
     (folder.path / "hold").touch()
@@ -194,6 +205,7 @@ def unhappy(*words, before=""):
     return line.removeprefix("gradcheck: ")
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer():
     soon = "import gradcheck.run.cluster.client as c; c.CONNECT_SECONDS = 0.5"
     said = unhappy(*DASK, "--scheduler", "127.0.0.1:1", before=soon)
@@ -201,6 +213,7 @@ def test_a_scheduler_that_does_not_answer():
     assert said.endswith("start one with `dask scheduler`, and give the address that it prints")
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_and_one_with_a_worker_that_lacks_something(own, tmp_path):
     soon = "import gradcheck.run.cluster.client as c; c.JOIN_SECONDS = 0.5"
     said = unhappy(*DASK, "--scheduler", own.address, before=soon)

@@ -135,6 +135,7 @@ def test_a_defect_is_no_answer(toy):
         toy.judged(toy.order(), "defect")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("order", "why"),
     [
@@ -161,6 +162,7 @@ def test_a_process_that_dies_once_while_it_loads_is_begun_again(toy):
     assert found[:2] == ("dies once", "a")
 
 
+@pytest.mark.slow
 def test_one_that_dies_again_is_lost_and_nobody_is_to_blame(toy):
     order, why = toy.order("dies"), "status 3 before it answered while it loaded the run, in 2 tr"
     with pytest.raises(dask_worker.ProcessLostError, match=f"on .*: exited with {why}"):

@@ -153,6 +153,7 @@ def test_no_batch_is_larger_than_what_may_be_lost(fed):
     assert max(size for _, size in told) == scheduler.MAX_BATCH
 
 
+@pytest.mark.slow
 def test_tasks_that_take_longer_than_expected_do_not_wait_for_each_other(fed):
     told = fed(slow, *(Task("short", 1e-3) for _ in range(400))).told
     together = [size for _, (size, _) in told if size > 1]

@@ -171,6 +171,7 @@ def test_a_large_result_comes_whole():
     assert worked("ab", tasks.large).results == {name: name * 3_000_000 for name in "ab"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("function", [tasks.sleeps, tasks.deaf])
 def test_work_that_is_left_waits_for_nobody_and_leaves_nobody(function, monkeypatch):
     monkeypatch.setattr("gradcheck.run.workers.pool.STOP_SECONDS", 0.3)
@@ -232,6 +233,7 @@ def test_a_server_started_ahead_and_not_needed_is_ended():
     assert not fork_server._PRESTARTED
 
 
+@pytest.mark.slow
 def test_the_end_of_where_they_come_from_costs_no_task(tmp_path):
     names = [f"{tmp_path}/{letter}" for letter in "abc"]
     line = Watched(names)

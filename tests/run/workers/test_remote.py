@@ -63,12 +63,14 @@ def in_parts(asked, monkeypatch):
         return execute(asked)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("jobs", [2, 5])
 def test_records_do_not_depend_on_the_number_of_processes(jobs):
     asked = plan("relu", "silu", rules=SUITE.rule_cases(["clip*"], samples=["typical"]))
     assert execute(replace(asked, jobs=jobs)) == execute(replace(asked, jobs=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolate", [False, True])
 def test_nor_on_what_is_sent_as_one(code, monkeypatch, isolate):
     """Right, wrong and deadly: every ask in a worker that is free."""
@@ -101,6 +103,7 @@ def test_an_implementation_that_kills_its_worker_has_crashed_and_the_run_goes_on
         )
 
 
+@pytest.mark.slow
 def test_too_many_of_them_are_left_out_as_ever(code):
     asked = plan("relu", implementations=[code("DIES")], contract=False)
     assert len(asked.cases) * 2 > 12
@@ -109,6 +112,7 @@ def test_too_many_of_them_are_left_out_as_ever(code):
     assert {*verdicts[10:]} == {Verdict.NOTRUN}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_once_costs_nothing(code, tmp_path):
     asked = plan("relu", "tanh", implementations=["reference", code("ONCE")], contract=False)
     run = execute(asked)
@@ -118,6 +122,7 @@ def test_a_worker_that_is_killed_once_costs_nothing(code, tmp_path):
     assert {r.finding.verdict for r in run.results if r.case.op == "relu"} == {Verdict.PASS}
 
 
+@pytest.mark.slow
 def test_the_first_failure_is_that_of_one_process_whatever_is_begun_first(code):
     """Samples on a kink are begun before all others."""
     asked = plan("relu", implementations=[code("WRONG")], contract=False)
@@ -132,6 +137,7 @@ def test_the_first_failure_is_that_of_one_process_whatever_is_begun_first(code):
     assert runs[0].halted
 
 
+@pytest.mark.slow
 def test_an_observer_sees_cases_in_the_order_of_a_run_as_they_become_known():
     asked = plan("relu", "tanh", "scale")
     seen, told = [], []
@@ -146,6 +152,7 @@ def test_an_observer_sees_cases_in_the_order_of_a_run_as_they_become_known():
     assert sorted(name for _, _, name, *took in told if took) == sorted(names)
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_kept_when_the_run_is_interrupted():
     asked = plan("relu", "tanh", "scale")
     count = len(asked.cases)
@@ -162,6 +169,7 @@ def test_what_is_finished_is_kept_when_the_run_is_interrupted():
     assert len({r.case.name.rpartition("/")[0] for r in run.results}) >= count // 2
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_kept_when_the_time_is_up_and_the_rest_is_not_run(monkeypatch):
     asked = plan("relu", "tanh", "scale", max_time=1000.0)
     made, count = [], len(asked.cases)
