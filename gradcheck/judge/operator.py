@@ -23,7 +23,6 @@ from gradcheck.judge.compare import (
     empty_pass,
     tolerance_of,
 )
-from gradcheck.judge.curves import v_curve
 from gradcheck.judge.low_precision import judge_bias, judge_spread
 from gradcheck.judge.operator_truth import CaseTruth, Unsuitable
 from gradcheck.numerics.dtypes import dtype_named
@@ -265,6 +264,8 @@ def _rejects_nothing(certificates: Sequence[Certificate]) -> Finding:
 
 def with_v_curves(truth: CaseTruth, findings: Sequence[Finding], *, every: bool) -> list[Finding]:
     """The findings, those of gradients that do not pass with a curve; with `every`, those too."""
+    from gradcheck.judge.curves import v_curve  # deferred: a passing run has no curve
+
     return [
         replace(found, curve=v_curve(truth.truth(truth.names.index(found.name)), found))
         if found.name in truth.names and found.top and (every or found.verdict in CURVE_VERDICTS)

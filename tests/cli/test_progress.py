@@ -103,7 +103,10 @@ def test_failures_so_far_are_told(stage):
     observer = SimpleNamespace(begins=seen.append, sees=lambda results: "enough" * len(results))
     progress = watched(stage).forwarding(observer)
     progress.begins("header")
-    results = [SimpleNamespace(verdict=v) for v in (Verdict.PASS, Verdict.FAIL, Verdict.CRASH)]
+    results = [
+        SimpleNamespace(finding=SimpleNamespace(verdict=v))
+        for v in (Verdict.PASS, Verdict.FAIL, Verdict.CRASH)
+    ]
     assert progress.sees(results) == "enough" * 3
     assert seen == ["header"]
     assert watched(stage).sees(results) == ""

@@ -88,7 +88,7 @@ def covers(truth, floats, values, gradients):
     case = truth.case
     pairs = zip(forward(floats, truth), values, strict=True)
     error = np.concatenate([lost(got, exact) for got, exact in pairs])
-    bad = uncovered(error, truth._forward_rounding[0], floats.name)
+    bad = uncovered(error, truth.value_rounding[0], floats.name)
     assert bad.size == 0, (case.name, floats.name, "forward", bad, error[bad])
     for q, (ct, exact) in enumerate(zip(truth.cotangents.values, gradients, strict=True)):
         if exact is None:

@@ -63,7 +63,7 @@ def picked(make):
 def test_a_wrong_answer_is_rejected_only_by_a_verdict_on_itself(make, monkeypatch, verdict):
     target = make.target(make.op())
     found = [Finding(name=name, verdict=v) for name, v in (("x", Verdict.PASS), ("y", verdict))]
-    monkeypatch.setattr("gradcheck.power.attack.judge_case", lambda *_, told: found)
+    monkeypatch.setattr("gradcheck.power.attack.judge_case", lambda *_, details: found)
     rejected = verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.MISSING)
     assert target.rejects(lambda *_: None) is rejected
     assert target.accepts_the_right_one() is (verdict is Verdict.PASS)
@@ -233,7 +233,7 @@ def test_only_the_gradient_meant_is_replaced(gated, monkeypatch, name):
     seen = []
     monkeypatch.setattr(
         "gradcheck.power.attack.judge_case",
-        lambda truth, binding, dtype, told: seen.append(binding) or [],
+        lambda truth, binding, dtype, details: seen.append(binding) or [],
     )
     target.impostor(BY_NAME[name], 1)
     (x, w), ct = target.truth.primals, np.full((3, 3), 0.75)

@@ -63,8 +63,11 @@ def test_short_operands_at_every_sample_are_no_proof():
 def test_what_is_allowed_has_its_number(monkeypatch):
     from gradcheck.judge import compare
 
-    wide = {**compare.RULES, "float32": compare.Rules("float32", 2.0**-24, 0.05, 1e-3, 2.0**-118)}
-    monkeypatch.setattr(compare, "RULES", wide)
+    wide = {
+        **compare.TOLERANCES,
+        "float32": compare.Tolerance("float32", 2.0**-24, 0.05, 1e-3, 2.0**-118),
+    }
+    monkeypatch.setattr(compare, "TOLERANCES", wide)
     reason = verdicts("silu", ["float32"], ["typical"])["x", "tf32", "float32"].reason
     assert reason.startswith("no gradient is off by more than 0.0")
     assert "× its bound; shows from " in reason

@@ -6,3 +6,5 @@ from typing import Final
 
 TIMEOUT: Final = 30.0
 """Default limit of a call, in seconds."""
+DESCRIPTORS_LOST: Final = 113
+"""Exit status of a child whose own descriptors the called code closed or replaced."""

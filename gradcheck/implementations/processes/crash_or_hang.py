@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gradcheck.implementations.processes.frames import DESCRIPTORS_LOST
+from gradcheck.implementations.processes import DESCRIPTORS_LOST
 from gradcheck.results.verdict import Verdict
 
 

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gradcheck.implementations.processes import DESCRIPTORS_LOST
+
 MAGIC: Final = b"GRDC\r\n\x1a\n"
 PREFIX: Final = struct.Struct("<8sIQ")
 ALIGN: Final = 64
@@ -36,8 +38,6 @@ STAMP: Final = 8
 PR_SET_PDEATHSIG: Final = 1
 HIGH: Final = 100
 """A child's own descriptors get numbers from here on: careless code closes small ones."""
-DESCRIPTORS_LOST: Final = 113
-"""Exit status of a child whose own descriptors the called code closed or replaced."""
 
 Block = bytes | bytearray | memoryview
 
