@@ -264,11 +264,17 @@ def _rejects_nothing(certificates: Sequence[Certificate]) -> Finding:
 
 def with_v_curves(truth: CaseTruth, findings: Sequence[Finding], *, every: bool) -> list[Finding]:
     """The findings, those of gradients that do not pass with a curve; with `every`, those too."""
+    drawn = [
+        found.name in truth.names and found.top and (every or found.verdict in CURVE_VERDICTS)
+        for found in findings
+    ]
+    if not any(drawn):
+        return [*findings]
     from gradcheck.judge.curves import v_curve  # deferred: a passing run has no curve
 
     return [
         replace(found, curve=v_curve(truth.truth(truth.names.index(found.name)), found))
-        if found.name in truth.names and found.top and (every or found.verdict in CURVE_VERDICTS)
+        if draw
         else found
-        for found in findings
+        for found, draw in zip(findings, drawn, strict=True)
     ]
