@@ -19,7 +19,7 @@ from gradcheck.report.run_words import incomplete, unmet
 from gradcheck.results.baseline import change
 from gradcheck.results.baseline.entry import Baseline
 from gradcheck.results.baseline.file import parsed, text_of
-from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.baseline.match import Scope
 from gradcheck.results.stored.read import read
 from gradcheck.system.atomic_io import replace
 

@@ -85,7 +85,7 @@ def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
     """The run with the expectations of a baseline, as of today."""
     from gradcheck.results.baseline import clock
     from gradcheck.results.baseline.apply import applied
-    from gradcheck.results.baseline.scope import Scope
+    from gradcheck.results.baseline.match import Scope
 
     return applied(found, baseline, Scope.of(suite, baseline, found), clock.today())
 

@@ -140,7 +140,7 @@ def _workers(arguments: argparse.Namespace) -> AbstractContextManager[None]:
 
 def _failed(plan: Plan) -> Plan:
     """The cases of a plan that failed last time in this folder; all of them where none did."""
-    from gradcheck.results.stored.failed import cases, known
+    from gradcheck.results.stored.last_failed import cases, known
 
     only, total = cases(known(), plan.implementations), len(plan.everything)
     narrow = replace(plan, only=only)
@@ -188,7 +188,7 @@ def carry_out(
     with closing(log):
         found = executed(plan, arguments, log, ended)
     if remember:
-        from gradcheck.results.stored.failed import keep
+        from gradcheck.results.stored.last_failed import keep
 
         keep(found)
     others = [target for target in targets if target[1] != LOG]

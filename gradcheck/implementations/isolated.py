@@ -37,8 +37,8 @@ from gradcheck.implementations.processes.crash_or_hang import (
 from gradcheck.implementations.processes.fresh_process import FreshProcess, changed
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.wire import EARLIER, KEPT, Cargo, Unpacker, put_back, span
-from gradcheck.results.excerpt import shortened
 from gradcheck.results.finding import Finding
+from gradcheck.results.printed import shortened
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.rule import RuleCase

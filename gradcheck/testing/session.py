@@ -23,7 +23,7 @@ from gradcheck.results.baseline import clock
 from gradcheck.results.baseline.apply import applied
 from gradcheck.results.baseline.entry import Baseline
 from gradcheck.results.baseline.file import read
-from gradcheck.results.baseline.scope import Scope, matcher
+from gradcheck.results.baseline.match import Scope, matcher
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Problem
 from gradcheck.results.required import asked, matching, refuse_left_out

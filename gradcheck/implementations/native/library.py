@@ -22,8 +22,8 @@ from gradcheck.implementations.processes.worker import RequestError
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.numerics.arrays import as_tuple
-from gradcheck.results.excerpt import shortened
 from gradcheck.results.finding import Finding
+from gradcheck.results.printed import shortened
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case
 

@@ -20,7 +20,7 @@ from typing import Final, Literal, NoReturn
 
 from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError, in_words
 from gradcheck.implementations.processes.frames import Block
-from gradcheck.results.excerpt import Heard
+from gradcheck.results.printed import Heard
 from gradcheck.results.verdict import Verdict
 
 RLIMIT_LOCKS: Final = 10

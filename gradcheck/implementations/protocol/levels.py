@@ -13,7 +13,7 @@ import msgspec
 
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.protocol.message import SHOWN, Raw, Violation, shown, tame
-from gradcheck.results.excerpt import shortened
+from gradcheck.results.printed import shortened
 
 STRAY_MAX: Final = 1 << 16
 """Bytes that a program may print before an answer."""

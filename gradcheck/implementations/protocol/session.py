@@ -38,7 +38,7 @@ from gradcheck.implementations.protocol.message import (
     shown,
     tame,
 )
-from gradcheck.results.excerpt import Heard, shortened
+from gradcheck.results.printed import Heard, shortened
 from gradcheck.results.verdict import Verdict
 
 T = TypeVar("T")

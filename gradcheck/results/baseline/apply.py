@@ -8,9 +8,15 @@ from datetime import date
 from typing import Final
 
 from gradcheck.results.baseline.entry import Baseline, Entry
-from gradcheck.results.baseline.match import Found, matched, part_of
-from gradcheck.results.baseline.max_error import largest, measured, within
-from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.baseline.match import (
+    Found,
+    Scope,
+    largest,
+    matched,
+    measured,
+    part_of,
+    within,
+)
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.finding import Part

@@ -12,9 +12,7 @@ from gradcheck.results.baseline import text as texts
 from gradcheck.results.baseline.apply import BEYOND, MANY, stale
 from gradcheck.results.baseline.entry import Baseline, Entry
 from gradcheck.results.baseline.file import parsed
-from gradcheck.results.baseline.match import Found, is_empty, matched
-from gradcheck.results.baseline.max_error import allowance, largest
-from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.baseline.match import Found, Scope, allowance, is_empty, largest, matched
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from typing import Final
+from decimal import ROUND_CEILING, Decimal
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
+from re import compile as regex
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.results.baseline import condition
 from gradcheck.results.baseline.entry import Baseline, Entry
-from gradcheck.results.baseline.scope import Names
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Part
 from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
-from gradcheck.results.words import subject
+from gradcheck.results.words import relative, subject
+from gradcheck.spec.selection import CERTIFIED, DTYPES, LOW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gradcheck.results.baseline.entry import Baseline
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
+    from gradcheck.spec.suite import Suite
 
 CALL: Final = "vjp"
 """What a result is called that is about the whole call, and no gradient."""
@@ -107,3 +119,106 @@ def circumstances(run: Run, result: CaseResult) -> condition.Circumstances:
         implementation=result.case.implementation,
         version=run.header.versions.get(result.case.implementation, ""),
     )
+
+
+ROOM: Final = Decimal("1.5")
+"""What an entry allows, in multiples of what was measured."""
+DIGITS: Final = 2
+
+
+def measured(result: CaseResult) -> float | None:
+    """The relative error of a failure's worst element, as reports print it.
+
+    Infinite where it is no number; None where nothing was compared (a crash, a property).
+    """
+    if result.finding.verdict is not Verdict.FAIL or result.finding.top is None:
+        return None
+    ratios = relative(result.finding.top)
+    return math.inf if ratios is None or math.isnan(ratios[0]) else ratios[0]
+
+
+def largest(results: Iterable[CaseResult]) -> float | None:
+    """The largest error of several results; None where none has one."""
+    return max((error for r in results if (error := measured(r)) is not None), default=None)
+
+
+def allowance(error: float) -> float:
+    """What an entry allows where `error` was measured: half as much again, rounded up.
+
+    >>> allowance(0.0267), allowance(0.1)
+    (0.041, 0.15)
+    """
+    exact = Decimal(repr(error)) * ROOM
+    last = Decimal(1).scaleb(exact.adjusted() - DIGITS + 1)
+    return float(exact.quantize(last, rounding=ROUND_CEILING))
+
+
+def within(error: float | None, most: float | None) -> bool:
+    """Whether an error is no larger than an entry says; an entry need not say it."""
+    return most is None or error is None or error <= most
+
+
+class Names:
+    """Names of cases, to be searched by globs."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Keep them by operator: most globs name one."""
+        self._of: dict[str, list[str]] = {}
+        for name in dict.fromkeys(names):
+            self._of.setdefault(name.partition("/")[0], []).append(name)
+
+    def matching(self, glob: str) -> Iterator[str]:
+        """The names that match."""
+        for op in filter(matcher(glob.partition("/")[0]), self._of):
+            yield from filter(matcher(glob), self._of[op])
+
+
+class Scope:
+    """The names of a suite's cases, and of those that a run reached."""
+
+    def __init__(self, suite: Suite, usual: Iterable[str], ran: Iterable[str]) -> None:
+        """`usual` are the dtypes of a full run, `ran` the cases reached (with their dtypes)."""
+        self._usual = Names(_names_in(suite, {*usual}))
+        self._every = Names(_names_in(suite, {*DTYPES, *LOW, CERTIFIED}))
+        self._ran = frozenset(ran)
+
+    @classmethod
+    def of(cls, suite: Suite, baseline: Baseline, run: Run) -> Scope:
+        """What a baseline is about: the dtypes that it names, or the usual ones, and the run's."""
+        usual = {*(baseline.dtypes or DTYPES), *run.header.dtypes}
+        return cls(suite, usual, (result.case.name for result in run.results))
+
+    def reached(self, glob: str) -> list[str]:
+        """The names that match, of the cases that the run reached."""
+        return [*filter(matcher(glob), self._ran)]
+
+    def exists(self, glob: str) -> bool:
+        """Whether any case matches, run or not."""
+        return any(self._every.matching(glob))
+
+    def missed(self, glob: str) -> list[str]:
+        """The names that match and belong to a full run, of the cases that were not reached.
+
+        Where a full run has none of them (a dtype that is named nowhere else), of all.
+        """
+        names = [*self._usual.matching(glob)] or [*self._every.matching(glob)]
+        return [name for name in names if name not in self._ran]
+
+
+@lru_cache(maxsize=4096)
+def matcher(glob: str) -> Callable[[str], bool]:
+    """Whether a name matches; `*` never crosses a slash, as name and glob have three each."""
+    match = regex(translate(glob)).match
+    return lambda name: match(name) is not None
+
+
+def _names_in(suite: Suite, dtypes: set[str]) -> Iterator[str]:
+    """Every case of a suite, in each dtype in which its kind can be judged."""
+    kinds = (
+        (suite.cases(), dtypes - {CERTIFIED}),
+        (suite.model_cases(), dtypes - {*LOW}),
+        (suite.rule_cases(), dtypes - {CERTIFIED}),
+    )
+    for cases, judged in kinds:
+        for case in cases:
+            yield from (f"{case.name}/{dtype}" for dtype in judged)

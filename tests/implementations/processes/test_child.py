@@ -11,7 +11,7 @@ import pytest
 
 from gradcheck.implementations.processes.child import RLIMIT_LOCKS, Child
 from gradcheck.implementations.processes.crash_or_hang import WorkerError
-from gradcheck.results.excerpt import FIRST, LAST, Excerpt
+from gradcheck.results.printed import FIRST, LAST, Excerpt
 from gradcheck.results.verdict import Verdict
 
 LONG = 300.0

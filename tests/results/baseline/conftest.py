@@ -10,7 +10,7 @@ import pytest
 
 from gradcheck.results.baseline.apply import applied
 from gradcheck.results.baseline.file import parsed
-from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.baseline.match import Scope
 from gradcheck.results.finding import Diagnosis, Miss
 from gradcheck.results.run import Header, Run
 from gradcheck.results.verdict import Verdict

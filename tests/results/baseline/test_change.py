@@ -5,7 +5,7 @@ import pytest
 from gradcheck.errors import UsageError
 from gradcheck.results.baseline import change
 from gradcheck.results.baseline.file import parsed
-from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.baseline.match import Scope
 
 NAME = "known.toml"
 ALL = ("typical", "square", "tiny")

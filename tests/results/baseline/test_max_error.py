@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gradcheck.results.baseline.max_error import allowance, largest, measured, within
+from gradcheck.results.baseline.match import allowance, largest, measured, within
 
 
 def test_only_a_failure_with_numbers_has_an_error(make):

@@ -1,5 +1,5 @@
 from gradcheck.results.baseline.entry import Baseline
-from gradcheck.results.baseline.scope import Scope, matcher
+from gradcheck.results.baseline.match import Scope, matcher
 
 
 def scope(make, baseline=None, suite=None):

@@ -12,7 +12,7 @@ import pytest
 from gradcheck.report import render
 from gradcheck.results.baseline.apply import accepted, applied
 from gradcheck.results.baseline.file import parsed
-from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.baseline.match import Scope
 from gradcheck.results.stored import log as logs
 from gradcheck.results.stored.log import Log, case_of
 from gradcheck.results.stored.read import CUT, read

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gradcheck.results.expectation import Expected, Gate, Known
-from gradcheck.results.stored.failed import FILE, FOLDER, after, cases, keep, known
+from gradcheck.results.stored.last_failed import FILE, FOLDER, after, cases, keep, known
 from gradcheck.system import atomic_io
 
 
