@@ -20,7 +20,7 @@ from gradcheck_cases import SUITE
 
 from benchmarks.table import head, line, number
 from gradcheck.implementations.load import load
-from gradcheck.judge.curves import TaylorLine
+from gradcheck.judge.evidence_curves import TaylorLine
 from gradcheck.judge.model import CERTIFICATE, judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.numerics.arithmetic import F64

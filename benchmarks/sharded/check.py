@@ -14,7 +14,7 @@ from gradcheck.judge.contract.loss import value_at
 from gradcheck.judge.directional_check import DirectionalCheck, DirectionalResult
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
 from gradcheck.numerics.adaptive_slope import slope_search
-from gradcheck.numerics.ray import Scalar
+from gradcheck.numerics.line_function import Scalar
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 

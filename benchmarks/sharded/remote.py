@@ -13,7 +13,7 @@ from benchmarks.sharded.layout import Part
 from benchmarks.sharded.mesh import Mesh
 from benchmarks.sharded.wire import Ask, Reply, Request
 from gradcheck.numerics.draw import direction
-from gradcheck.numerics.ray import Heading, Pair, Scalar
+from gradcheck.numerics.line_function import Heading, Pair, Scalar
 
 HERE = Request(ask=Ask.HERE)
 

@@ -20,7 +20,7 @@ from benchmarks.sharded.layout import Layout
 from benchmarks.sharded.model import Shard
 from benchmarks.sharded.wire import Ask, Channel, Closed, Reply, Request
 from gradcheck.judge.contract.loss import checksum, not_finite
-from gradcheck.numerics.ray import Given, Heading, Segment
+from gradcheck.numerics.line_function import Given, Heading, Segment
 
 Array = NDArray[Any]
 

@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.api.elements import Request
+from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function
 from gradcheck.errors import UsageError
 from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES
 from gradcheck.numerics.dtypes import is_float
-from gradcheck.numerics.watch import Watch
+from gradcheck.numerics.time_budget import Watch
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict, worst
 from gradcheck.spec.operator import Slack

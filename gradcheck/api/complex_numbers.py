@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.api.elements import Request
+from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function, judge_quickly
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import REFUSALS

@@ -9,7 +9,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from gradcheck.api.complex_numbers import OTHER, PARTS, Findings, Parts
-from gradcheck.api.elements import Request
+from gradcheck.api.elementwise_check import Request
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import SEVERITY, Verdict, worst
 

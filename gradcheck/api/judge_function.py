@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.api.elements import ElementwiseCheck, Request
+from gradcheck.api.elementwise_check import ElementwiseCheck, Request
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call import ask_forward, ask_vjp

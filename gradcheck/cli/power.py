@@ -149,7 +149,7 @@ def _mutate(arguments: argparse.Namespace, kind: Kind) -> int:
     dtypes = _dtypes(arguments) if kind.dtypes else ()
     part = _part(arguments.part)
 
-    from gradcheck.power.mutation import MutationPlan, run  # door: it imports NumPy
+    from gradcheck.power.run_mutants import MutationPlan, run  # door: it imports NumPy
 
     pages = import_module(f"gradcheck.report.{kind.page}")
     refuse_formats(targets, pages.FORMATS, "power")

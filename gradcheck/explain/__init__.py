@@ -6,7 +6,7 @@ for a model, with the stages to blame. Passing code is never asked.
 
 From a finding to its diagnosis:
 
-- `lazy_diagnosis` (with a spec) and `findings.explained` (without: `gradcheck.check`) are called
+- `case_diagnosis` (with a spec) and `findings.explained` (without: `gradcheck.check`) are called
   with findings. The first imports the rest when something fails.
 - `operator_probes` and `function_probes` ask the code at other points. Each point is a `Probe`
   (`probe`): what came back, and the true VJP, which can be evaluated with other cotangents, primals

@@ -143,7 +143,7 @@ class Key(NamedTuple):
 
 @dataclass
 class Diagnoses:
-    """The engine behind `gradcheck.explain.lazy_diagnosis.LazyDiagnoser`: each is made once."""
+    """The engine behind `gradcheck.explain.case_diagnosis.LazyDiagnoser`: each is made once."""
 
     operators: Mapping[str, OpSpec]
     mutants: Callable[[], Mapping[str, Sequence[Mutant]]]

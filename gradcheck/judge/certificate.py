@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.judge.compare import TOLERANCES, Tolerance, largest_scale, tolerance_of
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.gradient import GradientTruth
+from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.judge.impostors import (
     IMPOSTORS,
     NARROWINGS,

@@ -1,4 +1,4 @@
-"""forward and vjp at the point, called with every check that needs no message.
+"""Calls of forward and vjp for the quick check; any violation gives None.
 
 The form of the results, unchanged arguments and equal bits of a second call are checked. Any
 violation gives None; `judge.call` repeats the call and reports which one it is.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gradcheck.implementations import returned
 from gradcheck.judge.cotangents import THIRDS
-from gradcheck.judge.primal_check import PROMOTION_AGREEMENT
+from gradcheck.judge.function_primal import PROMOTION_AGREEMENT
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.batched import end_to_end
 from gradcheck.numerics.evaluate import REFUSALS

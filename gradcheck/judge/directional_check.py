@@ -29,7 +29,7 @@ from gradcheck.judge.locate import (
 )
 from gradcheck.numerics.adaptive_slope import Sides, Slope, TensorView, slope_search
 from gradcheck.numerics.draw import LEAST_MAGNITUDE, key_of
-from gradcheck.numerics.ray import Given, Heading, Line, Place, Scalar, unit_of
+from gradcheck.numerics.line_function import Given, Heading, Line, Place, Scalar, unit_of
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 

@@ -25,7 +25,7 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.primal_check import value_resolution
+from gradcheck.judge.function_primal import value_resolution
 from gradcheck.judge.second_order import SHARPER_FACTOR, ScalarComparison
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.arrays import Attrs
@@ -40,7 +40,7 @@ from gradcheck.numerics.direction import (
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.evaluate import Evaluator, Point, flatten
-from gradcheck.numerics.multiscale import Scales
+from gradcheck.numerics.kinks_and_slopes import Scales
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 

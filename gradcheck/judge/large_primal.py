@@ -33,15 +33,15 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.directional_check import DirectionalCheck
+from gradcheck.judge.function_primal import FLAT_ROUNDINGS
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
-from gradcheck.judge.primal_check import FLAT_ROUNDINGS
 from gradcheck.judge.single_element import SingleElements
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.estimator import NoiseProbe
 from gradcheck.numerics.evaluate import Evaluator, Point, flatten, keep_pages
-from gradcheck.numerics.ray import Given, Scalar, unit_of
+from gradcheck.numerics.line_function import Given, Scalar, unit_of
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack

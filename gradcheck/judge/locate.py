@@ -15,7 +15,7 @@ from typing import Final
 
 from gradcheck.judge.compare import ERROR_BAR_FACTOR
 from gradcheck.numerics.adaptive_slope import Slope, slope_search
-from gradcheck.numerics.ray import Heading, Place
+from gradcheck.numerics.line_function import Heading, Place
 
 DIRECTION_ROUNDINGS: Final = 12.0
 """Units of u of ‖g∘d‖₂ that an implementation may have rounded."""

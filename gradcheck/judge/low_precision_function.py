@@ -17,12 +17,12 @@ from gradcheck.judge.call import Answer
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, tolerance_of
 from gradcheck.judge.conditioning import LowPrecisionRounding
 from gradcheck.judge.cotangents import Cotangents
+from gradcheck.judge.function_primal import PrimalCheck
 from gradcheck.judge.low_precision import (
     Dispersion,
     judge_bias,
     judge_spread,
 )
-from gradcheck.judge.primal_check import PrimalCheck
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.dtypes import is_float

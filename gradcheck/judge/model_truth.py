@@ -18,8 +18,8 @@ from gradcheck.judge.compare import (
     Tolerance,
     compare_with_rounding,
 )
-from gradcheck.judge.curves import Remainders
 from gradcheck.judge.directional_check import judge_tensors
+from gradcheck.judge.evidence_curves import Remainders
 from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.model_rounding import PropagatedRounding
 from gradcheck.judge.stage import SINGLE, StageTruth, distance

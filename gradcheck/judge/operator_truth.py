@@ -20,7 +20,7 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared_kinks import SMOOTH_DISTANCE, DeclaredKinks
-from gradcheck.judge.gradient import GradientTruth
+from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.judge.impostors import NarrowedGradients
 from gradcheck.judge.low_precision import (
     Dispersion,
@@ -39,8 +39,8 @@ from gradcheck.results.finding import Certificate
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.judge.curves import Remainders
     from gradcheck.judge.declared_kinks import KinkConstraint
+    from gradcheck.judge.evidence_curves import Remainders
     from gradcheck.numerics.oracle import Oracle
 
 
@@ -264,7 +264,7 @@ class CaseTruth:
     @cached_property
     def remainders(self) -> Remainders:
         """Taylor remainders of any gradient, under the first cotangent."""
-        from gradcheck.judge.curves import Remainders  # deferred: few ask for it
+        from gradcheck.judge.evidence_curves import Remainders  # deferred: few ask for it
 
         names, case = self.names, self.case
         ct, near = self._carrying[0], self.declared.near()

@@ -30,9 +30,9 @@ from gradcheck.numerics.adaptive_slope import (
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.batched import BatchedForward, PackedPrimals, by_rows
 from gradcheck.numerics.draw import run_of_direction
-from gradcheck.numerics.multiscale import RESOLVED
+from gradcheck.numerics.kinks_and_slopes import RESOLVED
+from gradcheck.numerics.line_function import Pair
 from gradcheck.numerics.narrow import fits_narrow
-from gradcheck.numerics.ray import Pair
 from gradcheck.numerics.richardson import RATIO
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict

@@ -34,7 +34,7 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.primal_check import PrimalCheck, promote_to_float64
+from gradcheck.judge.function_primal import PrimalCheck, promote_to_float64
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.direction import (
     CONFIRMING_LEVELS,

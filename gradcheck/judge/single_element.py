@@ -13,7 +13,7 @@ from gradcheck.judge.call import RowsAt
 from gradcheck.judge.compare import Tolerance, compare
 from gradcheck.judge.conditioning import ElementConditioning
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.primal_check import PrimalCheck, value_resolution
+from gradcheck.judge.function_primal import PrimalCheck, value_resolution
 from gradcheck.numerics.element_slope import excluding
 from gradcheck.numerics.estimator import Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics import noise, richardson
-from gradcheck.numerics.multiscale import RESOLVED, SMOOTH_ORDER
+from gradcheck.numerics.kinks_and_slopes import RESOLVED, SMOOTH_ORDER
+from gradcheck.numerics.line_function import Given, Heading, Line, Pair, Place, Ray, Scalar
 from gradcheck.numerics.noise import RELATIVE
-from gradcheck.numerics.ray import Given, Heading, Line, Pair, Place, Ray, Scalar
 from gradcheck.numerics.richardson import RATIO, SIGMAS
 
 Float = NDArray[np.float64]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.watch import UNWATCHED, Watch
+from gradcheck.numerics.time_budget import UNWATCHED, Watch
 
 Array = NDArray[Any]
 Function = Callable[..., tuple[Array, ...]]

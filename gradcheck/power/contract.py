@@ -15,7 +15,7 @@ from gradcheck.judge.contract.subject import Subject
 from gradcheck.judge.contract_check import contract_cases, examine
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.power.mutation import MutationReport, Work
+from gradcheck.power.run_mutants import MutationReport, Work
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.loading import resolve

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import gradcheck
-from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
+from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.explain.shrink import shrink
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.power.attack import REJECTED

@@ -17,8 +17,8 @@ from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.power.equivalence import FAULTS as RAISED
-from gradcheck.power.mutation import MutationReport, Work
 from gradcheck.power.narrow_model import Trial, fault_of, fixed_part
+from gradcheck.power.run_mutants import MutationReport, Work
 from gradcheck.results.finding import Blame, Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import Fault, faults_of

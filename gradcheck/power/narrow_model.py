@@ -19,8 +19,8 @@ from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.narrow import Narrow, narrower
-from gradcheck.power.mutation import MutationReport, Work
 from gradcheck.power.narrow import narrow_rows as operator_rows
+from gradcheck.power.run_mutants import MutationReport, Work
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import PLACES, Fault, Wrong, narrowed
 from gradcheck.spec.model import ModelCase

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
+from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.numerics.narrow import WHAT
 from gradcheck.power.killed_binding import caught, leading
 from gradcheck.power.narrow import LABEL, narrow_mutant, narrow_of

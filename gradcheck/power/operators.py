@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradcheck.power.mutation import MutationReport, Work
+from gradcheck.power.run_mutants import MutationReport, Work
 from gradcheck.power.score import Score, Trial, score
 from gradcheck.spec.mutant_registry import mutants_of
 

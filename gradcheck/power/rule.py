@@ -13,7 +13,7 @@ from gradcheck.implementations.reference import Reference
 from gradcheck.judge.rule import judge_rule
 from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.power.mutation import MutationReport, Work
+from gradcheck.power.run_mutants import MutationReport, Work
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.loading import resolve
 from gradcheck.spec.rule import RuleCase, State, Tensors

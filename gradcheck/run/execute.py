@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 import gradcheck
-from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
+from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import Header, Run, digest_of

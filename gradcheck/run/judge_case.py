@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.errors import GradcheckError, raised
-from gradcheck.explain.lazy_diagnosis import LazyDiagnoser, only_adds
+from gradcheck.explain.case_diagnosis import LazyDiagnoser, only_adds
 from gradcheck.implementations.bound import Implementation
 from gradcheck.implementations.processes import crash_or_hang
 from gradcheck.implementations.processes.crash_or_hang import LIMITS

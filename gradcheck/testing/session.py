@@ -38,7 +38,7 @@ from gradcheck.spec.suite import Suite
 from gradcheck.testing import MARKER, WORKER
 
 if TYPE_CHECKING:
-    from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
+    from gradcheck.explain.case_diagnosis import LazyDiagnoser
 
 
 PROJECT: Final = ("gradcheck_config", "gradcheck_file")

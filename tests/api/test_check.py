@@ -144,7 +144,7 @@ def test_the_cotangents_come_from_the_seed():
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("size", [60, gradcheck.api.elements.KEPT + 1])
+@pytest.mark.parametrize("size", [60, gradcheck.api.elementwise_check.KEPT + 1])
 def test_a_check_that_comes_again_draws_the_same_cotangents(size):
     x = np.linspace(-2.0, 2.0, size)
 

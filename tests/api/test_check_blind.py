@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck import check
-from gradcheck.api.elements import Request
+from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function
 from gradcheck.results.verdict import Verdict
 

@@ -9,7 +9,7 @@ import pytest
 import gradcheck
 from gradcheck import Slack, Verdict, check
 from gradcheck.errors import UsageError
-from gradcheck.numerics.watch import Watch
+from gradcheck.numerics.time_budget import Watch
 
 GROWTH = 1.3
 SEVERAL = 600
@@ -239,7 +239,7 @@ class Clock:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_what_the_budget_leaves_open_is_inconclusive(full, monkeypatch):
-    monkeypatch.setattr("gradcheck.numerics.watch.time", Clock(1.0))
+    monkeypatch.setattr("gradcheck.numerics.time_budget.time", Clock(1.0))
     forward, vjp, primals = squares(2000)
     if not full:
         forward = rounding_inside(2000)[0]
@@ -252,7 +252,7 @@ def test_what_the_budget_leaves_open_is_inconclusive(full, monkeypatch):
 
 
 def test_what_is_proved_wrong_within_the_budget_fails(monkeypatch):
-    monkeypatch.setattr("gradcheck.numerics.watch.time", Clock(1.0))
+    monkeypatch.setattr("gradcheck.numerics.time_budget.time", Clock(1.0))
     forward, vjp, primals = squares(2000)
 
     found = check(forward, changed(vjp, scaled), *primals, budget=500, full=True)
@@ -274,7 +274,7 @@ class Terminal(io.StringIO):
 def test_only_a_full_check_shows_a_terminal_how_far_it_is(full, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("gradcheck.numerics.watch.time", Clock(1.0))
+    monkeypatch.setattr("gradcheck.numerics.time_budget.time", Clock(1.0))
     monkeypatch.setenv("TERM", "xterm")
     forward, vjp, primals = squares(300)
 

@@ -7,7 +7,7 @@ import pytest
 
 from gradcheck import assert_vjp, check
 from gradcheck.api.complex_numbers import Parts
-from gradcheck.api.elements import Request
+from gradcheck.api.elementwise_check import Request
 from gradcheck.errors import UsageError
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.evaluate import flatten

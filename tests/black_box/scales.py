@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.api.elements import Request
+from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function
 from gradcheck.results.verdict import Verdict, worst
 

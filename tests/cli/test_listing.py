@@ -143,7 +143,7 @@ def test_a_passing_run_imports_what_judges_operators(passing):
 def test_a_passing_run_does_not_import_what_it_does_not_need(passing):
     unneeded = (
         "explain", "judge.contract.battery", "judge.model", "judge.rule", "judge.contract_check",
-        "judge.curves", "judge.curves", "power", "implementations.isolated",
+        "judge.evidence_curves", "judge.evidence_curves", "power", "implementations.isolated",
         "implementations.native", "implementations.manifest", "implementations.protocol",
         "run.workers.pool", "run.workers.fork_server", "run.workers.remote", "run.cluster",
         "results.stored.log", "results.baseline", "results.diff", "system.atomic_io",
@@ -153,7 +153,7 @@ def test_a_passing_run_does_not_import_what_it_does_not_need(passing):
         name = f"gradcheck.{part}"
         assert find_spec(name), f"{name} is no module"
         found = {m for m in passing if m == name or m.startswith(f"{name}.")}
-        assert found <= {"gradcheck.explain", "gradcheck.explain.lazy_diagnosis"}
+        assert found <= {"gradcheck.explain", "gradcheck.explain.case_diagnosis"}
 
 
 def test_a_passing_run_imports_no_library_that_it_does_not_need(passing):

@@ -3,13 +3,13 @@
 import gradcheck_cases
 import pytest
 
+from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.explain.findings import (
     CONSEQUENCES,
     CONTRACT_DEFECTS,
     contract_diagnosis,
     with_causes,
 )
-from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.judge.contract.asking import quiet
 from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.contract_check import contract_cases, judge_contract

@@ -3,7 +3,7 @@
 import gradcheck_cases
 import pytest
 
-from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
+from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.power.killed_binding import caught
 from gradcheck.spec.mutant_registry import mutants_of
 from tests.cases.known_bad import KNOWN_BAD

@@ -13,7 +13,7 @@ from gradcheck.judge.directional_check import (
     judge_tensors,
 )
 from gradcheck.numerics.adaptive_slope import Sides, Slope, TensorView
-from gradcheck.numerics.ray import Given, Heading, Scalar, unit_of
+from gradcheck.numerics.line_function import Given, Heading, Scalar, unit_of
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 

@@ -8,7 +8,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.reference import Reference
-from gradcheck.judge.curves import FIT_STEPS, TaylorLine
+from gradcheck.judge.evidence_curves import FIT_STEPS, TaylorLine
 from gradcheck.judge.operator import judge_case
 from gradcheck.judge.operator_truth import CaseTruth
 from gradcheck.numerics.arrays import as_tuple

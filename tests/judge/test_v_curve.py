@@ -10,7 +10,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.reference import Reference
-from gradcheck.judge.curves import CURVE_STEPS, curve_steps, v_curve
+from gradcheck.judge.evidence_curves import CURVE_STEPS, curve_steps, v_curve
 from gradcheck.judge.operator import judge_case, with_v_curves
 from gradcheck.judge.operator_truth import CaseTruth
 from gradcheck.numerics.arrays import as_tuple
@@ -352,7 +352,8 @@ def test_what_is_not_known_is_not_compared_with(change):
 
 def test_a_large_forward_is_not_called_54_times_more(monkeypatch):
     truth, (found,) = _judged()
-    limit, size = "gradcheck.judge.curves.MAX_CURVE_ELEMENTS", truth.differences.evaluator.x.size
+    limit = "gradcheck.judge.evidence_curves.MAX_CURVE_ELEMENTS"
+    size = truth.differences.evaluator.x.size
     monkeypatch.setattr(limit, size)
     assert v_curve(truth, found) is not None
     monkeypatch.setattr(limit, size - 1)

@@ -10,7 +10,7 @@ from gradcheck.numerics.adaptive_slope import (
     slope_search,
     top_of,
 )
-from gradcheck.numerics.ray import Given, Heading, Pair, Scalar, unit_of
+from gradcheck.numerics.line_function import Given, Heading, Pair, Scalar, unit_of
 
 KAPPA = 2.0
 

@@ -18,7 +18,7 @@ from gradcheck.power.contract import (
     killers,
     scores,
 )
-from gradcheck.power.mutation import MutationPlan, Work
+from gradcheck.power.run_mutants import MutationPlan, Work
 
 WRONG = [m for m in MUTANTS if not m.right]
 (CASE,) = SUITE.cases(["rms_norm"], ["weight"], ["typical"])

@@ -8,7 +8,7 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.faults import FAULTS
 
 from gradcheck.power.model import FaultReport, FaultTrial
-from gradcheck.power.mutation import MutationPlan, run
+from gradcheck.power.run_mutants import MutationPlan, run
 from gradcheck.report.fault import FORMATS, render, summary
 from gradcheck.spec import fault as planting
 from gradcheck.spec.fault import Fault

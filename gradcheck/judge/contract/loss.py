@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics.draw import CHUNK
-from gradcheck.numerics.ray import Scalar
+from gradcheck.numerics.line_function import Scalar
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 

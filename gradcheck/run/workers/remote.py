@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from gradcheck.errors import LoadError
-from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
+from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.run.judge_case import hash_of, judge_next, why_of
 from gradcheck.run.plan import AnyCase, Plan, load_all

@@ -5,7 +5,7 @@ import pytest
 
 from gradcheck.judge.contract.loss import checksum, not_finite, value_at
 from gradcheck.numerics.draw import CHUNK
-from gradcheck.numerics.ray import Scalar
+from gradcheck.numerics.line_function import Scalar
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, Comparison, Interval
 from gradcheck.judge.high_precision import HighPrecisionForward
 from gradcheck.numerics.estimator import Differences
-from gradcheck.numerics.multiscale import KinkNeighbours, Scales
+from gradcheck.numerics.kinks_and_slopes import KinkNeighbours, Scales
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -34,7 +34,7 @@ SLOPE_PRECISION: Final = 1e-3
 """Error of the slopes beside a kink, relative to their terms."""
 
 
-class Settlement:
+class OpenElements:
     """What is found out about one primal's elements, in the estimate of `differences`.
 
     Elements that no single slope describes are listed here: intervals for those on a kink; `lost`

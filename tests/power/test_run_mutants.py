@@ -5,8 +5,8 @@ import pytest
 
 import gradcheck
 from gradcheck.errors import LoadError, SpecError, UsageError
-from gradcheck.power.mutation import MutationPlan, run
 from gradcheck.power.operators import Power
+from gradcheck.power.run_mutants import MutationPlan, run
 from gradcheck.power.score import WHOLE, Part, Score, Trial
 
 DTYPES = ("float64", "float32")

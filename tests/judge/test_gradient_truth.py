@@ -3,7 +3,7 @@ import pytest
 
 from gradcheck.judge.compare import TOLERANCES, Interval
 from gradcheck.judge.declared_kinks import KinkConstraint
-from gradcheck.judge.gradient import MAX_REFINED, GradientTruth
+from gradcheck.judge.gradient_truth import MAX_REFINED, GradientTruth
 from gradcheck.numerics.estimator import Differences, Estimate, noise_lines
 from gradcheck.numerics.evaluate import Point
 from gradcheck.results.verdict import Verdict

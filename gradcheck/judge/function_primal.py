@@ -1,7 +1,7 @@
 """The check of one primal, element by element, for a function without a spec.
 
 Central differences come first. Elements that they leave failed or open are settled by forward in 50
-digits or, where that is impossible, by forward's values at every scale (`judge.settlement`). Two
+digits or, where that is impossible, by forward's values at every scale (`judge.open_elements`). Two
 more tests precede a FAIL: whether vjp itself is right in 50 digits, and whether forward's own
 values support the gradient.
 """
@@ -24,12 +24,12 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.conditioning import RoundingCost
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.gradient import GradientTruth
+from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.judge.high_precision import HighPrecisionForward
-from gradcheck.judge.settlement import Settlement
+from gradcheck.judge.open_elements import OpenElements
 from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Point, flatten
-from gradcheck.numerics.multiscale import DirectionThroughAll
+from gradcheck.numerics.kinks_and_slopes import DirectionThroughAll
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
@@ -91,7 +91,7 @@ class PrimalCheck:
         if least_scale is not None:
             estimate = self._differences.estimate
             estimate.scale = np.fmax(estimate.scale, least_scale)
-        self._settlement = Settlement(
+        self._open = OpenElements(
             self._differences, index, self._cts, exact_forward, self._compared
         )
         self._truth = GradientTruth(
@@ -99,7 +99,7 @@ class PrimalCheck:
             shape=point.primals[index].shape,
             cotangents=cotangents.names,
             differences=self._differences,
-            settle=self._settlement.settle,
+            settle=self._open.settle,
             allowance=lambda _: self._widened(self._allowance(rounding_cost, least_scale)),
             resolution=value_resolution(self._tolerance, point.primals[index].dtype),
         )
@@ -114,14 +114,14 @@ class PrimalCheck:
         finding = self._truth.judge(got, self._tolerance)
         if finding.verdict is Verdict.PASS and not got.any() and self._forward is not None:
             finding = self._judge_zeros(got, finding, self._forward)
-        notes, settlement = [], self._settlement
+        notes, open_elements = [], self._open
         if finding.verdict is Verdict.FAIL and self._is_right_formula(got):
-            settlement.lenient = True
+            open_elements.lenient = True
             finding = self._truth.judge_again(got, self._tolerance)
             if finding.verdict is not Verdict.FAIL:
                 notes.append("what vjp gives in 50 digits is right: the rest is its rounding")
         stepped: list[int] = []
-        while finding.verdict is Verdict.FAIL and (more := settlement.supported_by_values(got)):
+        while finding.verdict is Verdict.FAIL and (more := open_elements.supported_by_values(got)):
             stepped += more
             self.estimate.bar[:, more] = np.inf
             finding = self._truth.judge_again(got, self._tolerance)
@@ -131,11 +131,11 @@ class PrimalCheck:
                 "gradient is the slope of its envelope, as of a straight-through estimator, and "
                 "not its own; check a forward without the steps"
             )
-        if settlement.kinked and finding.verdict is not Verdict.FAIL:
-            wrong = settlement.wrong_sum(got)
+        if open_elements.kinked and finding.verdict is not Verdict.FAIL:
+            wrong = open_elements.wrong_sum(got)
             if wrong:
                 finding = replace(finding, verdict=Verdict.FAIL, failed=1, reason=wrong)
-        notes += settlement.notes(self._subject[1], self._where)
+        notes += open_elements.notes(self._subject[1], self._where)
         if finding.verdict is Verdict.INCONCLUSIVE and self._forward and self._forward.refusal:
             notes.append(f"50 digits cannot decide: {self._forward.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
@@ -172,13 +172,13 @@ class PrimalCheck:
         every, none = np.ones(got.shape, dtype=bool), np.zeros(got.shape, dtype=bool)
         self.estimate.screened = none[0]
         doubted = replace(found, certified=none, failed=every if known else none)
-        for kink in self._settlement.settle(doubted):
+        for kink in self._open.settle(doubted):
             self.estimate.bar[kink.which] = np.inf  # neither of the two slopes is the slope
         return self._truth.judge_again(got, self._tolerance)
 
     def _compared(self, got: Float) -> Comparison:
         """`got` [q, n] against what is known now."""
-        return self._truth.compared(got, self._tolerance, self._settlement.intervals())
+        return self._truth.compared(got, self._tolerance, self._open.intervals())
 
     def _is_right_formula(self, got: Float) -> bool:
         """Whether vjp would be right but for rounding, wherever the truth is certain."""
@@ -213,7 +213,7 @@ class PrimalCheck:
         """
         terms, reach, u = self._terms(), self._reach(least_scale), self._tolerance.u
         cost = rounding_cost.cost(self._index, reach, terms)
-        if not self._settlement.lenient or self._forward is None:
+        if not self._open.lenient or self._forward is None:
             # Where no output moves at all, every digit of the gradient is rounding.
             still = self.estimate.settled & (self.estimate.scale == 0)
             return cost if cost is None else cost + np.where(still, STILL_ROUNDINGS * u * terms, 0)

@@ -9,7 +9,7 @@ from gradcheck.numerics import sparsity
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import Evaluator, Point
-from gradcheck.numerics.multiscale import Scales, _fall
+from gradcheck.numerics.kinks_and_slopes import Scales, _fall
 
 
 def scales(function, x, element=0, dtype=np.float64):

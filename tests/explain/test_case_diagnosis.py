@@ -6,7 +6,7 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
+from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.implementations.processes.crash_or_hang import Budget
 from gradcheck.implementations.returned import broken
 from gradcheck.judge.operator import CaseTruth, judge_case

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from gradcheck.judge.gradient import GradientTruth
+from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.numerics import richardson
 from gradcheck.numerics.direction import Along, Direction, draw_direction
 from gradcheck.numerics.draw import Draw

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.draw import CHUNK, direction
-from gradcheck.numerics.ray import Given, Heading, Ray, Scalar, Segment, unit_of
+from gradcheck.numerics.line_function import Given, Heading, Ray, Scalar, Segment, unit_of
 
 F64, F32 = np.dtype(np.float64), np.dtype(np.float32)
 
