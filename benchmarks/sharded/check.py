@@ -93,7 +93,7 @@ def _judge(place: RemotePlace, seed: tuple[object, ...], search: int) -> Finding
     if apart:
         return replace(finding, verdict=Verdict.FAIL, reason=apart)
     if finding.verdict is Verdict.FAIL:
-        where = _wrong_parts(place, next(s for s in judging.strikes if s.wrong))
+        where = _wrong_parts(place, next(s for s in judging.results if s.wrong))
         return replace(finding, reason="; ".join(filter(None, [finding.reason, where])))
     return finding
 

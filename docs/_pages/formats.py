@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from _pages.text import block, code, front, joined, link, table, text
 from gradcheck import report
-from gradcheck.cli import schema
+from gradcheck.cli import listing
 
 PAGE: Final = "reference/reports.md"
 
@@ -34,7 +34,7 @@ def pages() -> Iterator[tuple[str, str]]:
             'Non-finite numbers are the strings "nan", "inf" and "-inf". Fields are added, never '
             "renamed; readers should ignore unknown fields. The log (`.jsonl`) has these objects, "
             "one per line. The schemas:",
-            block("console", "\n".join(f"gradcheck schema {word}" for word in schema.KINDS)),
+            block("console", "\n".join(f"gradcheck schema {word}" for word in listing.SCHEMAS)),
             *_definitions(_schema()),
             "## The last line of the terminal report",
             "For scripts: `RESULT pass|fail checked=… pass=… fail=…`, then every verdict in the "
@@ -54,7 +54,7 @@ def _formats() -> list[list[str]]:
 
 def _schema() -> Mapping[str, Any]:
     """The schema of a report, as it is published."""
-    file = resources.files("gradcheck.results.stored") / "schemas" / schema.KINDS["report"]
+    file = resources.files("gradcheck.results.stored") / "schemas" / listing.SCHEMAS["report"]
     found: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
     return found
 

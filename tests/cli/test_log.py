@@ -271,7 +271,7 @@ def test_a_log_grows_while_several_jobs_go_on(begun):
             assert one.poll() is None
             time.sleep(0.02)
             if Path("0.jsonl").exists() and b"\n" in Path("0.jsonl").read_bytes():
-                ops = {result.op for result in read(Path("0.jsonl")).results}
+                ops = {result.case.op for result in read(Path("0.jsonl")).results}
         Path("go").touch()
         one.communicate()
     assert one.returncode == 0
@@ -572,12 +572,14 @@ def test_what_a_run_did_not_reach_is_still_known(run):
 def test_the_contract_is_asked_where_the_full_run_asks_it(run):
     words = ("--op", "relu", "--impl", "kernels:WRONG", "-o", "run.jsonl")
     assert run(*words).code == 1
-    asked = {r.sample for r in read(Path("run.jsonl")).results if r.part == "contract"}
+    asked = {r.case.sample for r in read(Path("run.jsonl")).results if r.finding.part == "contract"}
     run(*words, "--lf")
-    assert {r.sample for r in read(Path("run.jsonl")).results if r.part == "contract"} == asked
+    assert {
+        r.case.sample for r in read(Path("run.jsonl")).results if r.finding.part == "contract"
+    } == asked
     run(*words, "--shard", "2/2")
     assert asked.isdisjoint(
-        r.sample for r in read(Path("run.jsonl")).results if r.part == "contract"
+        r.case.sample for r in read(Path("run.jsonl")).results if r.finding.part == "contract"
     )
 
 

@@ -296,7 +296,9 @@ def test_processes_of_one_run_do_not_build_again(folder):
     assert built(folder) == 1
     together = execute(replace(plan, jobs=2))
     assert built(folder) == 2  # by the process that was asked, not by its two helpers
-    verdicts = [(record.name, record.output, record.verdict) for record in alone.results]
-    assert [(r.name, r.output, r.verdict) for r in together.results] == verdicts
+    verdicts = [
+        (record.case.name, record.finding.name, record.finding.verdict) for record in alone.results
+    ]
+    assert [(r.case.name, r.finding.name, r.finding.verdict) for r in together.results] == verdicts
     assert Verdict.PASS in {verdict for _, _, verdict in verdicts}
     assert {verdict for _, _, verdict in verdicts} <= {Verdict.PASS, Verdict.SKIP}
