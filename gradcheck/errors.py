@@ -17,6 +17,9 @@ TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+CODE_ERRORS = (Exception, SystemExit)
+"""What the code of a suite may raise, and a run survives."""
+
 
 class GradcheckError(Exception):
     """Base of everything that gradcheck raises on purpose."""

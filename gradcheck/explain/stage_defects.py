@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.probe import ROUNDING_TOLERANCE, as_float64, close, near, reproduces
+from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, as_float64, close, near, reproduces
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.narrow import BITS, narrower
@@ -26,8 +26,6 @@ from gradcheck.spec.program import Stage, Values
 Gradients = tuple[Any, ...]
 Returned = Sequence[Any]
 
-RAISES: Final = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
-"""What a wrong VJP may raise on values that it was not written for."""
 COMPOUND_RANK: Final = 3
 """Rank of two defects at once."""
 MAX_NEAREST_VALUES: Final = 24

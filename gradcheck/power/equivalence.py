@@ -7,15 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.errors import raised
+from gradcheck.errors import CODE_ERRORS, raised
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.fifty_digits import mp50
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.operator import Array, OpSpec
 
-FAULTS: Final = (Exception, SystemExit)
-"""Exceptions of a suite's code; the scoring goes on."""
 TRIALS: Final = 1000
 AGREEMENT: Final = "1e-45"
 """Relative to the largest element: 50 digits, less the rounding of another order of terms."""
@@ -35,7 +33,7 @@ def difference(mutant: Mutant, spec: OpSpec, trials: int = TRIALS) -> str:
             drawn, given = mutant.inputs(draw)
             attrs = {**spec.defaults, **given}
             same = _agree(mutant, spec, draw, drawn, attrs)
-        except FAULTS as error:
+        except CODE_ERRORS as error:
             return f"trial {trial} raises {raised(error)}"
         shape = tuple(np.shape(p) for p in drawn)
         if not same:

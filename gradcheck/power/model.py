@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.errors import told
+from gradcheck.errors import CODE_ERRORS, told
 from gradcheck.explain.model_blame import ModelBlame
 from gradcheck.explain.stage_defects import WHERE_ALONE
 from gradcheck.implementations.bound import BoundModel
@@ -16,7 +16,6 @@ from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.power.equivalence import FAULTS as RAISED
 from gradcheck.power.narrow_model import Trial, fault_of, fixed_part
 from gradcheck.power.run_mutants import MutationReport, Work
 from gradcheck.results.finding import Blame, Finding, Part
@@ -180,19 +179,19 @@ def scores(work: Work, model: str) -> Sequence[ModelScore]:
                 right = judge_model(truth, Reference(), dtype)
                 if not all(f.verdict in (Verdict.PASS, Verdict.SKIP) for f in right.findings):
                     alarms.append(f"{case.name}/{dtype}")
-        except RAISED as error:
+        except CODE_ERRORS as error:
             troubles.append(f"{case.name}: {told(error)}")
             continue
         try:
             narrow += [one for dtype in plan.dtypes for one in shorten(truth, guilt, dtype)]
-        except RAISED as error:
+        except CODE_ERRORS as error:
             troubles.append(f"{case.name}, narrow: {told(error)}")
         for fault in work.mutants[model]:
             if not fault.of_dialect(case.dialect.name):
                 continue
             try:
                 sown += [plant(truth, guilt, fault, dtype) for dtype in plan.dtypes]
-            except RAISED as error:
+            except CODE_ERRORS as error:
                 troubles.append(f"{case.name}, {fault.full_name}: {told(error)}")
     found = ModelScore(
         model=model, sown=tuple(sown), judged=judged, alarms=tuple(alarms),

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gradcheck.errors import told
+from gradcheck.errors import CODE_ERRORS, told
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.draw import key_of
 from gradcheck.power.attack import FORMS, Target
-from gradcheck.power.equivalence import FAULTS, difference
+from gradcheck.power.equivalence import difference
 from gradcheck.power.narrow import LABEL, Narrowed
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.operator import OpSpec
@@ -153,7 +153,7 @@ def score(
                     alarms.append(f"{case.name}/{dtype}")
             if _useless(truth, accepted):
                 useless.append(case.name)
-        except FAULTS as error:
+        except CODE_ERRORS as error:
             ledger.troubles.setdefault(case.name, f"{case.name}: {told(error)}")
     return Score(
         op=spec.name,
@@ -264,7 +264,7 @@ def _attack(
             continue
         try:
             ledger.note("mutant", mutant.name, name, target.mutant(mutant))
-        except FAULTS as error:  # once per mutant; the others are tried
+        except CODE_ERRORS as error:  # once per mutant; the others are tried
             me = mutant.full_name
             ledger.troubles.setdefault(f"mutant {me}", f"{truth.case.name}, {me}: {told(error)}")
 

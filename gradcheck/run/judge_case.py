@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.errors import GradcheckError, raised
+from gradcheck.errors import CODE_ERRORS, GradcheckError, raised
 from gradcheck.explain.case_diagnosis import LazyDiagnoser, only_adds
 from gradcheck.implementations.bound import Implementation
 from gradcheck.implementations.processes import crash_or_hang
@@ -37,8 +37,6 @@ Ask = Callable[[Implementation, str], Sequence[Finding]]
 LeftOut = Callable[[str, str], str]
 """Why an operator is left out for an implementation; empty if it is judged."""
 _JUDGED: Final = count()
-FAULTS: Final = (Exception, SystemExit)
-"""Exceptions of a suite's code; the run goes on."""
 
 
 def judge(
@@ -100,7 +98,7 @@ def _judge(
     try:
         fingerprint = case.fingerprint
         ask = _asking(plan, case, why)
-    except FAULTS as error:  # a case at fault is a verdict
+    except CODE_ERRORS as error:  # a case at fault is a verdict
         ask = _invalid(error)
     dtypes = _dtypes(plan, case)
     for binding in bindings:
@@ -111,7 +109,7 @@ def _judge(
             with failures() as failed:
                 try:
                     findings = [_not_run(reason)] if reason else ask(binding, dtype)
-                except FAULTS as error:
+                except CODE_ERRORS as error:
                     findings = _invalid(error)(binding, dtype)
             for finding in [*findings, *_untold(failed, findings)]:
                 yield result_of(plan, case, fingerprint, binding.name, dtype, finding)
@@ -146,7 +144,7 @@ def hash_of(case: AnyCase) -> str:
     """The hash of a case; empty where the case is at fault."""
     try:
         return case.fingerprint
-    except FAULTS:
+    except CODE_ERRORS:
         return ""
 
 
@@ -245,7 +243,7 @@ def _and(found: Sequence[Finding], more: Callable[[], Iterable[Finding]]) -> lis
     kept = [*found]
     try:
         kept += more()
-    except FAULTS as error:
+    except CODE_ERRORS as error:
         kept.append(_at_fault(error))
     return kept
 

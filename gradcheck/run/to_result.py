@@ -10,6 +10,7 @@ from typing import Final
 
 from gradcheck.results.case_result import CaseId, CaseResult, Kind
 from gradcheck.results.finding import Finding, Part
+from gradcheck.results.words import FLAGS
 from gradcheck.run.options import OPTIONS, SWITCH, Option
 from gradcheck.run.plan import AnyCase, Plan, kind_of, point_of
 from gradcheck.spec.suite import Case
@@ -18,7 +19,6 @@ THREAD: Final = re.compile(r"\b(Current thread|Thread) 0x[0-9a-f]+(?= \()")
 """An address that differs between processes."""
 SANITIZED: Final = re.compile(r"(?<===)[0-9]+(?===)|(?<=\b0x)[0-9a-f]{6,}")
 """Process ids and addresses in the report of a sanitizer."""
-FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 
 
 def result_of(

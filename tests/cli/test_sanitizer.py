@@ -69,7 +69,9 @@ def test_an_overflow_in_memory_of_its_own_is_a_crash_with_the_report(judged, lib
 
 
 def test_without_the_switch_it_is_not_seen(judged, library):
-    assert judged("--impl", library("", "gcc", OWN=1), *WORDS).code == 0
+    (result,) = judged("--impl", library("", "gcc", OWN=1), *WORDS).results
+    # Whether the heap itself notices depends on what lies behind.
+    assert "AddressSanitizer" not in f"{result['reason']} {result['printed']}"
 
 
 def test_what_guard_pages_tell_is_told_as_before(judged, library):

@@ -24,7 +24,7 @@ MAX_SAMPLES: Final = 6
 WIDTH: Final = 100
 """Columns of a line."""
 INDENT: Final = " " * 6
-FAULTS: Final = (Verdict.ERROR, Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
+FAULT_VERDICTS: Final = (Verdict.ERROR, Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
 
 
 class Outcome(StrEnum):
@@ -91,7 +91,7 @@ def judge_first(
             continue
         findings = judge_case(truth, process, dtype)
         for finding in findings:
-            if finding.verdict in FAULTS:
+            if finding.verdict in FAULT_VERDICTS:
                 raise Fault(f"{finding.reason}{tail(finding.printed)}")
         if findings[-1].verdict is Verdict.UNSUPPORTED:
             lacks = f"it lacks this: {findings[-1].reason}"

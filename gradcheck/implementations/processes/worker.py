@@ -21,10 +21,10 @@ from gradcheck.implementations.processes.floats import Floats
 from gradcheck.implementations.processes.frames import ParentChannel, end_with_parent
 from gradcheck.implementations.processes.guarded_memory import Guarded
 
-FAULTS: Final = (signal.SIGSEGV, signal.SIGBUS)
+MEMORY_FAULTS: Final = (signal.SIGSEGV, signal.SIGBUS)
 """What an access to a page raises that forbids it."""
 WATCHED: Final = (
-    *FAULTS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
+    *MEMORY_FAULTS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
     signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF,
 )  # fmt: skip
 """Whose handlers are what they were, after a call."""
@@ -50,7 +50,7 @@ class Signals:
         self._held = ctypes.create_string_buffer(SIZE)
         _libc.pthread_sigmask(signal.SIG_BLOCK, None, self._mask)
         _libc.pthread_sigmask(signal.SIG_BLOCK, None, self._held)
-        for fault in () if handled else FAULTS:
+        for fault in () if handled else MEMORY_FAULTS:
             if signal.getsignal(fault) is not None:
                 _libc.sigaddset(self._held, fault)
         self._handlers: dict[int, bytes] = {}

@@ -170,9 +170,10 @@ def test_a_task_whose_worker_or_process_is_lost_is_told_so(fed):
 def test_what_a_worker_left_undone_goes_out_again_in_its_order(fed):
     line = fed(half, *(Task(str(n), 1e-9) for n in range(200)))
     assert sorted(int(word) for word, _ in line.told) == [*range(200)]
-    assert line.backed[: scheduler.MAX_BATCH // 2] == [
-        str(n) for n in reversed(range(scheduler.MAX_BATCH // 2, scheduler.MAX_BATCH))
-    ]
+    end, half_batch = int(line.backed[0]) + 1, scheduler.MAX_BATCH // 2
+    assert end % scheduler.MAX_BATCH == 0  # of either worker's first batch
+    undone = [str(n) for n in reversed(range(end - half_batch, end))]
+    assert line.backed[:half_batch] == undone
 
 
 def test_what_was_lost_while_it_loaded_is_done_by_others(client, fed, monkeypatch):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.terms.operations import positional
+from gradcheck.explain.hypotheses.terms.operations import EPSILONS, positional
 from gradcheck.explain.trace.names import Candidate, candidates, key_of, operand_text, text_of
 from gradcheck.explain.trace.run import (
     Changes,
@@ -47,7 +47,6 @@ REPLACEMENTS: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
     ("taken for 1", np.ones_like),
 )
 STEP_LIKE: Final = ("taken for relu", "taken for the step of relu")
-EPSILONS: Final = tuple(10.0**k for k in range(-3, -13, -1))
 
 
 def functions(text: Text, run: Run, like: Match) -> Iterator[Edit]:
