@@ -178,6 +178,7 @@ def test_the_reports_of_runs_are_known() -> None:
     assert set(COMMITTED) >= {"builtin.md", "models.md", "rules.md", "low.md"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", COMMITTED)
 def test_one_changed_verdict_is_noticed(name: str) -> None:
     verdict = r"^(\|.*?\| )PASS( \(< [0-9.]+\))? \|"
@@ -199,6 +200,7 @@ def test_one_changed_count_of_elements_is_noticed(name: str) -> None:
     assert gone[1:] != came[1:]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", COMMITTED)
 def test_another_total_other_cases_and_another_seed_are_noticed(name: str) -> None:
     assert changed(name, r"\(([\d,]+) pass", r"(9\1 pass")
@@ -360,6 +362,7 @@ def test_a_part_that_says_the_same_is_up_to_date(name: str) -> None:
         assert part_differences(text(name), part) == []
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("name", PEERS)
 def test_what_a_part_says_otherwise_is_noticed(name: str, same: bool) -> None:

@@ -93,6 +93,7 @@ def test_what_is_not_spoilt_passes(truths, case, dtype):
     assert set(verdicts(truths(*case), lambda g, ct, primals: g, dtype).values()) == {"pass"}
 
 
+@pytest.mark.slow(keep=24)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", SQUARE, ids=lambda case: case[0])
 @pytest.mark.parametrize(
@@ -292,6 +293,7 @@ def test_the_unsolved_case_passes_if_right_and_fails_if_a_thousandth_off(truths,
     assert (estimate.bar.ravel() < 1e-4 * np.abs(exact)).all()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("x", [10 / 2**16, 1.5e-4])
 def test_the_unsolved_case_needs_no_oracle(x, dtype):

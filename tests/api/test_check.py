@@ -293,6 +293,7 @@ def leaves(x):
     return np.tanh(x)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     "forward", [np.tanh, lambda x: np.tanh(x.astype(np.float32)), insists, leaves]
 )
@@ -336,6 +337,7 @@ def test_a_wider_bound_that_gives_no_reason_is_refused(wider):
             function(np.tanh, rounded_inside, X, wider=wider)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("full", [False, True])
 def test_a_wider_bound_is_used_where_it_is_needed_and_said(full):
     assert words(check(np.tanh, rounded_inside, X, full=full)) == {"x": "fail"}

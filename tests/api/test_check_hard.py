@@ -83,6 +83,7 @@ def test_a_right_gradient_passes_at_a_hard_point(name, full):
     assert found.ok or (name == "layer_norm at 1e7" and found.verdict == "inconclusive"), str(found)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", HARD)
 def test_a_wrong_gradient_does_not(name):
     forward, vjp, primals = HARD[name]

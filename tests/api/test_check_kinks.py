@@ -219,6 +219,7 @@ def test_units_that_are_exactly_on_their_kink_are_not_failed(seed):
         assert "fail" not in {f.verdict.value for f in found.findings}, str(found)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("factor", [0.0, 0.5, -1.0])
 def test_half_of_the_slope_is_wrong_about_a_step_beside_a_kink(factor, full):

@@ -96,6 +96,7 @@ def changed(vjp, change):
     return wrong
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("make", [squares, tanh, relus, product])
 def test_a_right_gradient_of_a_hundred_thousand_elements_passes(make, dtype):
@@ -297,6 +298,7 @@ def test_a_terminal_that_is_closed_ends_nothing():
 # ── a wider bound ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_wider_bound_reaches_large_primals(dtype):
     off = 3e-7 if dtype is np.float64 else 5e-4

@@ -239,6 +239,7 @@ def test_truncation_in_place_of_rounding_does_not_pass(name, kind):
     assert "lean" in str(found) or found.verdict.value == "fail"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("sign", [1.0, -1.0], ids=["one sign", "both signs"])
 def test_a_sum_of_512_terms_kept_in_16_bits_does_not_pass(kind, sign):

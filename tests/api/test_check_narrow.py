@@ -34,6 +34,7 @@ def test_rounded_operands_fail_where_the_primals_fit_in_the_narrower_type(primal
         assert f"wrong at {NEAR_FACTOR:.4g} times them" in found.findings[0].reason
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("kept", [TF32, FLOAT16, BFLOAT16, FLOAT32])
 def test_the_cotangent_of_a_loss_that_is_rounded_fails(kept, full):
@@ -66,6 +67,7 @@ def chosen_by_a_mask():
     return (lambda x: np.where(x == 1.0, 0.0, x)), (lambda ct, x: np.where(SHORT == 1.0, 0.0, ct))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("full", [False, True])
 def test_a_gradient_that_is_right_at_these_primals_alone_passes_with_a_note(full):
     assert noted(check(*frozen(), SHORT, full=full))

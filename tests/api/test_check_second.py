@@ -75,6 +75,7 @@ ALL = {
 }
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_right_derivatives_pass_row_by_row(dtype):
     x, w = typed((X, W), dtype)
@@ -243,6 +244,7 @@ def detached(x0, w0):
     return vjp
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("wrong", ["cached", "detached"])
 def test_a_saved_value_passes_at_first_order_and_fails_at_second(wrong, dtype):
@@ -256,6 +258,7 @@ def test_a_saved_value_passes_at_first_order_and_fails_at_second(wrong, dtype):
     assert "a value that was saved elsewhere" in str(found)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_saved_value_is_found_where_no_symmetry_could_show_it(dtype):
     # Element by element the wrong Hessian is diagonal, so symmetric: forward must be asked.
@@ -286,6 +289,7 @@ def test_a_derivative_that_is_not_symmetric_is_named():
     assert "it is the Hessian of no function" in str(found)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [1e-2, 1e-4, 1e-6])
 def test_the_smallest_error_that_is_visible_is_small(size):
     def vjp(ct, x):
@@ -295,6 +299,7 @@ def test_the_smallest_error_that_is_visible_is_small(size):
     assert rows(found, "fail") == {"d vjp/d x"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_vjp_that_is_not_linear_between_the_cotangents_fails(dtype):
     # At the cotangents that it is asked with first the sine vanishes, but not its derivative.
@@ -386,6 +391,7 @@ def ignoring_ggs(ggs, ct, x, w):
     return layer_double(tuple(np.ones_like(g) for g in ggs), ct, x, w)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("wrong", [without_term, swapped_operands, ignoring_ggs])
 def test_a_wrong_double_backward_fails(wrong):
     assert rows(check(layer, layer_vjp, X, W, order=2, double_vjp=wrong), "fail")
@@ -500,6 +506,7 @@ def transposed_u(us, x, w):
     return layer_jvp((us[0][::-1], us[1]), x, w)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("wrong", [one_element, without_w, ignoring_us, transposed_u])
 def test_a_wrong_jvp_fails_twice(wrong):
     assert {"jvp", "dot product"} <= rows(check(layer, layer_vjp, X, W, jvp=wrong), "fail")
@@ -530,6 +537,7 @@ def test_a_jvp_and_a_vjp_that_are_wrong_in_the_same_way_fail_against_forward():
     assert words(found) == {"x": "fail", "jvp": "fail", "dot product": "pass"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("returned", "name", "verdict", "message"),
     [
@@ -567,6 +575,7 @@ def test_a_jvp_that_misbehaves_is_named():
         assert message in str(found)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("at_zero", [0.0, 1.0])
 def test_a_kink_is_not_held_against_a_jvp(at_zero):
     x = np.array([-1.0, 0.0, 2.0, 0.5])
@@ -691,6 +700,7 @@ def test_a_bend_beside_a_primal_is_not_held_against_float32(name, those):
         assert not rows(found, "fail"), f"seed {seed}: {found}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("those", seeds(12, few=4))
 def test_a_function_that_insists_on_float32_is_not_failed_and_a_saved_value_never_passes(those):
     # Its second differences are too blunt for a second look: inconclusive is all that can be said.

@@ -101,6 +101,7 @@ def test_without_a_convention_neither_passes_what_is_wrong_in_both(name, kind):
     assert found.verdict is Verdict.FAIL, str(found)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", ["product", "abs", "to complex", "parts", "solve"])
 @pytest.mark.parametrize("system", ["torch", "jax"])
 def test_the_other_convention_is_named_where_one_is_asked_for(name, system):
@@ -139,6 +140,7 @@ def test_two_conventions_in_one_vjp_are_a_failure():
     assert says == "dv is by JAX's convention, others are by PyTorch's: decide for one"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
@@ -208,6 +210,7 @@ def test_a_kink_is_named_where_it_is():
 # ── what a gradient owes besides numbers ─────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("vjp", "says"),
     [
@@ -331,6 +334,7 @@ def test_what_has_no_derivative_is_refused_in_one_line(primals, options, message
             assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", [">f8", ">f4", ">c16", ">c8"])
 @pytest.mark.parametrize("full", [False, True])
 def test_primals_in_the_other_byte_order_are_judged_in_this_machines(kind, full):
@@ -344,6 +348,7 @@ def test_primals_in_the_other_byte_order_are_judged_in_this_machines(kind, full)
     assert found.findings[0].failed
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("empty", [np.zeros((0, 3)), np.zeros((2, 0), complex)])
 @pytest.mark.parametrize("full", [False, True])
 def test_an_empty_primal_spoils_no_verdict_where_others_are_compared(empty, full):

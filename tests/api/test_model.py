@@ -175,6 +175,7 @@ def million(network):
     return lambda dtype: network(784, 1000, 250, batch=4, dtype=dtype)
 
 
+@pytest.mark.slow
 def test_one_wrong_element_of_a_million_is_detected_and_named(million, record_property):
     net = million("float64")
     assert sum(p.size for p in net.params.values()) > 1_000_000
@@ -198,6 +199,7 @@ def test_one_wrong_element_of_a_million_is_detected_and_named(million, record_pr
     assert net.forwards < 500
 
 
+@pytest.mark.slow
 def test_in_float32_the_same_element_is_below_what_shows_and_that_is_said(million):
     net = million("float32")
     gradients = net.gradients()
@@ -215,6 +217,7 @@ def test_in_float32_the_same_element_is_below_what_shows_and_that_is_said(millio
     assert (found.verdict, found.worst_index) == (Verdict.FAIL, (123, 456))
 
 
+@pytest.mark.slow
 def test_a_whole_tensor_of_a_million_wrong_by_a_millionth_fails(million):
     net = million("float64")
     gradients = net.gradients()

@@ -99,6 +99,7 @@ def test_a_point_counts_what_it_measures(curve, n, tmp_path, monkeypatch):
         assert point.size > 0
 
 
+@pytest.mark.slow
 def test_a_point_is_measured_in_a_process_of_its_own(tmp_path):
     point = scale.measure("run, one operator", 1, str(tmp_path))
     assert point.peak > 10

@@ -34,6 +34,7 @@ def right():
     return found()
 
 
+@pytest.mark.slow
 def test_a_right_model_passes_and_so_does_each_tensor(right):
     assert [f.verdict for f in right.findings] == [Verdict.PASS] * len(LAYOUT.shapes)
     assert [f.name for f in right.findings] == [*LAYOUT.shapes]
@@ -219,6 +220,7 @@ def test_a_projection_is_the_formula_of_the_simulation():
     assert large.copy < large.held
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_was_counted(capsys):
     command.main(["--workers", "2", "--parameters", "2500", "--layers", "2", "--batch", "4"])
     out = capsys.readouterr().out

@@ -13,6 +13,7 @@ def test_there_are_eight_and_the_gpt_has_its_size():
     assert sum(int(np.prod(shape)) for shape in GPT_SHAPES.values()) == 30_080
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", BOTH)
 def test_a_vjp_is_the_forwards_slope_and_a_wrong_one_is_not(name):
     workload = BOTH[name]

@@ -50,6 +50,7 @@ def test_no_error_is_planted_in_what_is_zero():
     assert not [*planted(pair, pair.cast("float64"), "float64", places=2)]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", sample()[::3])
 def test_what_is_right_is_right_at_many_digits(name):
     pair = corpus(plain=True)[name]

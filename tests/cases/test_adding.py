@@ -34,6 +34,7 @@ def test_the_operator_takes_about_twenty_lines():
     assert len(lines) <= 20
 
 
+@pytest.mark.slow
 def test_it_runs_and_passes_in_every_dtype(mycases):
     run = gradcheck("run", "-q", "--dtype", "all", cwd=mycases)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -122,6 +123,7 @@ def test_an_operator_of_a_family_is_one_definition_and_seen_by_every_command(fam
     assert re.search(r"POWER pass mutants=0/0 equivalent=0 impostors=(\d+)/\1 ", power)
 
 
+@pytest.mark.slow
 def test_it_has_its_page_and_its_place_in_the_suite(family):
     page = family("-c", PRINT_PAGE)
     assert "# `squareplus`" in page

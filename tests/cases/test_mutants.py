@@ -120,6 +120,7 @@ def drawn(mutant, trial):
     return tuple(np.shape(p) for p in primals), attrs
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", EQUIVALENT)
 def test_an_equivalent_one_is_the_right_vjp_to_fifty_digits(name):
     mutant = MUTANTS[name]

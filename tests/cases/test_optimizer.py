@@ -178,6 +178,7 @@ def inverse_hessian(xp, pairs, size):
     return h
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_the_two_loops_are_the_explicit_inverse_hessian(count):
     xp = mp50()

@@ -88,6 +88,7 @@ def test_a_narrower_run_has_removed_what_it_lacks(reported, diff):
     assert diff("all.json", "some.json", "--fail-on", "newly-failing").code == 0
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("marks", "code"),
     [

@@ -307,6 +307,7 @@ def spoilt(place):
     return one(place)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -450,6 +451,7 @@ def edited(change):
     return spoil
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -522,6 +524,7 @@ def test_reports_go_where_they_go_for_run(export, run):
     assert "<testsuite" in Path("r.xml").read_text()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

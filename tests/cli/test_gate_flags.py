@@ -87,6 +87,7 @@ def test_one_failure_is_the_first_one(run):
     assert "stopped at the first failure (-x)" in one.out
 
 
+@pytest.mark.slow
 def test_as_many_as_there_are_leave_nothing_out(run):
     found = run(*RELU, "--max-fail", "1000")
     assert found.code == 1
@@ -244,6 +245,7 @@ def test_a_run_that_was_interrupted_keeps_none(run):
 # ── -v, --format concise ─────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_every_case_is_shown_and_a_line_can_be_had(run):
     found = run(*RELU, "-v")
     rows = [line for line in found.out.splitlines() if "  dx  " in line]

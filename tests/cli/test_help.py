@@ -40,6 +40,7 @@ def test_no_two_commands_show_the_same_examples():
     assert len(set(texts)) == len(texts)
 
 
+@pytest.mark.slow(keep=11)
 @pytest.mark.parametrize(("name", "line"), LINES)
 def test_every_example_can_be_typed(name, line):
     words = shlex.split(line.replace('eval "$(', "").replace(')"', "").partition(" | ")[0])

@@ -61,6 +61,7 @@ def test_the_results_are_those_of_one_process(judged, isolated, words):
     assert told(isolated(*words.split())) == told(judged(*words.split()))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("words", ["--impl raising:X", "--impl kernels:NUMBER", "--impl torhc"])
 def test_what_cannot_be_loaded_is_said_in_the_same_words(run, words):
     here, there = (run("--op", "relu", *words.split(), isolate=i) for i in (False, True))

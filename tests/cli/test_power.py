@@ -146,6 +146,7 @@ def test_a_sound_suite_shows_matrix_cheapest_killer_and_certificate(power):
     )
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("word", "said"),
     [

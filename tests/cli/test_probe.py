@@ -9,6 +9,7 @@ SPEAKER = Path(__file__).parents[1] / "implementations" / "protocol" / "speaker.
 COMMAND = ["--op", "tanh", "--", sys.executable, "-I", "-S", str(SPEAKER)]
 
 
+@pytest.mark.slow
 def test_a_program_that_speaks_well_exits_with_0(run):
     found = run("--level", "jsonl", *COMMAND, "jsonl", command="probe")
     assert found.code == 0
@@ -26,6 +27,7 @@ def test_a_program_of_level_oneshot_does_too(run):
     assert found.out.startswith("ok    tanh in float64\n")
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_exits_with_1_and_cannot_paint_the_terminal(run):
     found = run(*COMMAND, "frames", "hostile_dtype", command="probe")
     assert found.code == 1

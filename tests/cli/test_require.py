@@ -95,6 +95,7 @@ def test_what_is_stored_can_be_held_against_other_requirements(run):
     assert (misspelt.code, "did you mean 'silu'?" in misspelt.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_entry_of_the_baseline_meets_a_requirement(run):
     Path("known.toml").write_text(KNOWN)
     words = [*ops("relu", "neg"), *required("neg")]

@@ -74,6 +74,7 @@ def test_without_the_switch_it_is_not_seen(judged, library):
     assert "AddressSanitizer" not in f"{result['reason']} {result['printed']}"
 
 
+@pytest.mark.slow
 def test_what_guard_pages_tell_is_told_as_before(judged, library):
     key, flag = ADDRESS
     (result,) = judged("--impl", library(key, "gcc", flag, PAST=1), *WORDS).results
@@ -96,6 +97,7 @@ def test_undefined_behaviour_is_a_crash_with_its_line(judged, library, compiler)
     assert result["reason"].startswith("UndefinedBehaviorSanitizer: signed integer overflow: ")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("key", "flags", "words"),
     [
@@ -122,6 +124,7 @@ def test_a_runtime_that_is_not_found_is_named_with_its_package(run, library, mon
     assert "is not found; install GCC's libasan" in found.err
 
 
+@pytest.mark.slow
 def test_a_build_command_is_given_the_flags(judged, library, tmp_path):
     key = f'{ADDRESS[0]}\n[build]\ncmd = "gcc $CFLAGS -DOWN=1 -DPAST=0 -DSIGNED=0 -shared -fPIC ' \
           '-o libown.so own.c"'  # fmt: skip

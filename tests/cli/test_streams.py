@@ -63,6 +63,7 @@ def test_a_passing_run_says_nothing_on_stderr(run):
     assert run(*RELU).err == ""
 
 
+@pytest.mark.slow
 def test_json_has_the_fields_that_the_interface_promises(judged):
     found = judged("--op", "relu", "--op", "tanh", "--impl", "kernels:WRONG")
     promised = (
@@ -150,6 +151,7 @@ def test_the_forms_for_files_have_no_colour(run, form):
     assert coloured is (form == "terminal")
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("words", "tty", "environ", "coloured"),
     [

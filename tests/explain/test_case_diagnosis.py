@@ -37,6 +37,7 @@ def explained(op, change, dtype="float64", low="", sample="typical"):
     return LazyDiagnoser().explained(case, binding, low or dtype, found)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("low", ["float16", "bfloat16"])
 def test_low_precision_has_its_diagnosis_too(low):
     (found,) = explained("tanh", lambda g, ct: [-g[0]], dtype=low, low=low)

@@ -77,11 +77,13 @@ def without(slot):
     return change
 
 
+@pytest.mark.slow
 def test_nobody_is_to_blame_where_everything_is_right():
     assert blames(Reference()) == ()
     assert blames(Foreign(gradients=whole({}))) == ()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_bound_stage_is_blamed_exactly_and_in_words(dtype):
     vjp = stages({"h.1.mlp.gelu": times(2)}, dtype)

@@ -372,6 +372,7 @@ def test_a_cotangent_that_must_be_dense_stays_dense():
     assert np.count_nonzero(found.cotangent[0]) == 3
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("budget", [0, 1, 20])
 def test_what_it_asks_is_counted(budget):
     binding = Counting(changed("attention", q=lambda g: 2 * g))

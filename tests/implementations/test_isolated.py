@@ -400,6 +400,7 @@ def test_every_verdict_is_the_same_as_here(suite, there, dtype):
         assert theirs == ours, op
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("op", "verdict"),
     [
@@ -503,6 +504,7 @@ def test_what_code_does_to_memory_is_seen_as_here(habits, name):
         assert theirs == ours, examined.name
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("name", "broken"),
     [
@@ -543,6 +545,7 @@ def test_a_crash_is_the_cases_and_the_next_is_judged(suite, deadly, op, reason):
     assert [f.verdict for f in judged(suite, "right", deadly)] == [Verdict.PASS] * 2
 
 
+@pytest.mark.slow
 def test_a_forged_answer_is_a_crash(suite, deadly):
     bound = deadly.bind(case_of(suite, "right"), "float64")
     (finding,) = judged(suite, "forges", deadly)
@@ -585,6 +588,7 @@ def test_a_few_numbers_that_lie_far_apart_are_sent_without_the_gaps(suite, deadl
     assert [f.verdict for f in judged(suite, "widens", deadly)] == [Verdict.PASS] * 2
 
 
+@pytest.mark.slow
 def test_a_process_that_promises_more_than_it_may_is_ended(suite, deadly, monkeypatch):
     bound = deadly.bind(case_of(suite, "right"), "float64")
     monkeypatch.setattr("gradcheck.implementations.wire.ROOM", -(1 << 26))
@@ -593,6 +597,7 @@ def test_a_process_that_promises_more_than_it_may_is_ended(suite, deadly, monkey
         bound.vjp(one, one, one)
 
 
+@pytest.mark.slow
 def test_an_interrupted_call_does_not_answer_the_next(suite, deadly, monkeypatch):
     bound = deadly.bind(case_of(suite, "right"), "float64")
     one = np.ones((2, 3))
@@ -607,6 +612,7 @@ def test_an_interrupted_call_does_not_answer_the_next(suite, deadly, monkeypatch
     assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
 
 
+@pytest.mark.slow
 def test_where_a_segmentation_fault_happened_is_in_what_was_printed(suite, deadly):
     (finding,) = judged(suite, "segfault", deadly)
     assert "Segmentation fault" in finding.printed
@@ -627,6 +633,7 @@ def test_a_loop_is_a_timeout_and_after_three_the_rest_is_left_out(suite, folder)
     looping.close()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "words"),
     [
@@ -673,12 +680,14 @@ def test_code_that_forks_is_answered_for_once(suite, deadly):
     assert [f.verdict for f in judged(suite, "forks", deadly)] == [Verdict.PASS] * 2
 
 
+@pytest.mark.slow
 def test_a_crash_that_depends_on_the_calls_before_says_so(suite, deadly):
     (finding,) = judged(suite, "third", deadly)
     assert finding.verdict is Verdict.CRASH
     assert finding.reason.startswith("SIGABRT in vjp; not in a process of its own")
 
 
+@pytest.mark.slow
 def test_what_was_bound_before_a_crash_is_bound_again(suite, deadly):
     bound = deadly.bind(case_of(suite, "right"), "float64")
     one = np.ones((2, 3))
@@ -727,6 +736,7 @@ def test_what_cannot_be_loaded_is_said_as_here(module, folder):
     assert str(there.value) == str(here.value)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("module", "words"),
     [
@@ -1220,6 +1230,7 @@ def test_another_size_is_not_put_back():
         put_back(0, 24, bytes(8))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "said",
     [["q", 1], ["r", 0], ["a", -1, 0, "<f8", [2], None, 0, True], ["f", "xx"], [], ["m", []]],

@@ -197,6 +197,7 @@ def test_models_are_judged_in_two_dtypes(table, dtype):
 # ── gradients ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     "entry",
@@ -396,6 +397,7 @@ def test_where_the_fixed_value_does_not_go_with_the_others_the_dimension_counts(
 RIGHT_KERNELS = {**example.KERNELS["gpt2"]["stages"], "*.attn": Mended}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_kernels_bound_by_stage_pass(table, dtype):
     judgement = judged(table({"gpt2": {"stages": RIGHT_KERNELS}}), dtype=dtype)
@@ -405,6 +407,7 @@ def test_kernels_bound_by_stage_pass(table, dtype):
     assert bound == ["encoder", "cross_entropy", "mean"]  # the others are bound to nothing
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_examples_kernel_is_wrong_where_it_stands(table, dtype):
     judgement = judged(load("examples.models:KERNELS", SUITE), dtype=dtype)
@@ -414,6 +417,7 @@ def test_the_examples_kernel_is_wrong_where_it_stands(table, dtype):
     assert bad(whole).keys() == bad(judgement).keys()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("size", ["tiny", "uneven"])
 def test_the_examples_trainer_is_right_but_for_that_kernel(monkeypatch, size, dtype):
@@ -474,6 +478,7 @@ def test_an_attribute_that_a_kernel_has_fixed_is_unsupported_at_that_stage_alone
     assert found["h.0.attn"].reason.startswith("vjp takes no 'heads'; this case wants heads=")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("vjp", "verdict", "reason"),
     [
@@ -541,6 +546,7 @@ def verdicts(binding, case, dtype="float64"):
     return {f.verdict for f in judge_rule(RuleTruth(case), binding, dtype)}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("sample", ["typical", "below", "at-the-norm", "zeros"])
 def test_a_function_that_works_in_place_is_judged(rule_table, sample, dtype):

@@ -584,6 +584,7 @@ def table_of(request, suite, tmp_path, monkeypatch):
         found.close()
 
 
+@pytest.mark.slow(keep=1)
 def test_each_entry_is_told_as_it_is_called(suite, table_of):
     for op, (key, style, mapping, attrs, forward) in WANT.items():
         dialect = key.partition("/")[2] or suite.operators[op].dialects[0].name

@@ -10,6 +10,7 @@ from gradcheck.spec.suite import Case
 DTYPES = ["float64", "float32"]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_operator_answers_in_the_dtype_asked_for(dtype):
     for spec in SUITE:

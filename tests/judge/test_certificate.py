@@ -199,6 +199,7 @@ def test_what_a_dtype_must_tolerate_is_told_with_the_bits_at_which_it_shows():
     assert "operands-tf32" in short(once, "float64")["x"].certificate.rejected
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("narrowing", NARROWINGS, ids=lambda one: one.name)
 def test_each_narrow_impostor_is_what_a_narrow_kernel_gives(narrowing, dtype):

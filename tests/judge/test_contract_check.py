@@ -53,6 +53,7 @@ def test_the_right_one_keeps_every_property_in_the_order_of_the_table():
     assert {f.compared for f in found} == {0}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("name", "broken_by", "verdict"),
     [

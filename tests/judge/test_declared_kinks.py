@@ -97,6 +97,7 @@ def tied_max(values):
 TIES = tied_max([[1.0, 3.0, 3.0], [5.0, 5.0, 5.0], [4.0, 0.0, 2.0]])
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(("vjp", "says"), [(max_split, "split (JAX)"), (max_first, "first (Py")])
 def test_a_tie_may_be_split_or_given_to_one(vjp, says, dtype):
@@ -105,6 +106,7 @@ def test_a_tie_may_be_split_or_given_to_one(vjp, says, dtype):
     assert found.conventions[0].startswith(f"tie: {says}")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("vjp", [max_all, max_none, max_generous])
 def test_a_tie_may_not_be_counted_twice_nor_dropped(vjp):
     assert findings(TIES, vjp)["x"].verdict == "fail"

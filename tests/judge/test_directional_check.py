@@ -156,6 +156,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("tensor", ["w0", "b0", "w2"])
@@ -283,6 +284,7 @@ def test_what_must_be_visible_follows_the_gradient_or_the_loss_where_that_is_zer
 # --- right numbers ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("seed", range(12))
@@ -306,6 +308,7 @@ def test_a_smooth_loss_takes_six_forwards_per_tensor(network):
         assert f.bound <= 1e-7 * abs(f.got)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_is_said_to_be_visible_is(network, dtype):
     """An element that is wrong by a little more than is claimed never passes."""

@@ -45,6 +45,7 @@ def test_nothing_is_found_in_a_right_gradient():
     assert (found.wrong, found.complete, evaluations) == ((), True, 0)
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("index", [0, 1, 2047, 2048, 3333, N - 1])
 @pytest.mark.parametrize("factor", [1.1, 0.0, -1.0, 1 + 1e-5])
 def test_one_wrong_element_is_named_with_its_true_value(index, factor):

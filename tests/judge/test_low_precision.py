@@ -284,6 +284,7 @@ def test_what_bounds_leave_open_passes_where_errors_are_those_of_rounding(name, 
     assert found == {"pass", "inconclusive"}
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", BLUNT)
 @pytest.mark.parametrize("change", [lambda g: 1.1 * g, lambda g: 0 * g, lambda g: g[::-1]])
 def test_and_what_is_wrong_does_not(name, change):

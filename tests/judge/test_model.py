@@ -78,6 +78,7 @@ def test_every_model_passes(name, dtype):
     assert list(found.of(Part.GRADIENT)) == list(program.params)
 
 
+@pytest.mark.slow
 def test_every_number_has_an_error_bar(truth):
     for finding in judge_model(truth, Reference(), "float32").findings:
         assert finding.error_bar is not None
@@ -259,6 +260,7 @@ def test_the_truth_of_a_large_model_has_the_rounding_of_float64_as_its_bar():
 # ── by slopes of the loss ────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_projected_gradients_pass_and_say_what_they_would_have_seen(truth, dtype):
     found = judge_model(truth, Reference(), dtype, project=True).of(Part.GRADIENT)

@@ -21,6 +21,7 @@ def single(truth):
     return truth.program.backward(F32, values, np.ones((), dtype=np.float32))
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
 def test_the_errors_of_a_float32_fold_are_allowed_with_room_to_spare(case):
     truth = ModelTruth(case)
@@ -33,6 +34,7 @@ def test_the_errors_of_a_float32_fold_are_allowed_with_room_to_spare(case):
         assert np.all(error <= allowed), f"{name}: {np.max(error / allowed)}"
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
 def test_what_is_allowed_hides_no_error_of_a_hundredth(case):
     truth = ModelTruth(case)

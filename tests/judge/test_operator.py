@@ -232,6 +232,7 @@ def lame_vjp(xp, ct, x, w):
     return 2 * x * x * w * ct, xp.reduce_to(x * x * x * ct, w)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("shape", [(3, 5), (MAX_ORACLE_ELEMENTS, 5)])
 def test_a_wrong_spec_fails_itself_and_blames_nobody_else(shape):
     operator = spec(vjp=lame_vjp, primals=lambda draw: (draw.signed(*shape), draw.signed(5)))
@@ -329,6 +330,7 @@ def sloped(slope, case):
     return Implementation(vjp)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("name", "accepted", "rejected"),

@@ -67,6 +67,7 @@ def test_a_right_gradient_passes_and_says_what_would_have_shown(name):
             assert finding.error <= finding.bound
 
 
+@pytest.mark.slow(keep=12)
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("factor", [1.1, 1.01, 0.0, -1.0])
 def test_one_wrong_element_never_passes(name, factor):
@@ -131,6 +132,7 @@ def outside(name, seed, factor, dtype, monkeypatch):
     return len(rows), bad
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("factor", [1.0, 1.1])
 def test_the_true_error_along_a_direction_lies_within_the_bar(name, factor, monkeypatch):

@@ -207,6 +207,7 @@ def test_what_agrees_costs_nothing_more_than_the_screen():
 # ── structures and stacks that lie ───────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_structure_that_hides_mixing_accuses_nobody(monkeypatch):
     x = np.random.default_rng(0).standard_normal((4, 16))
 

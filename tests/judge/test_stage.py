@@ -36,6 +36,7 @@ def kept(found, values):
     return found
 
 
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", [s.name for s in CASE.program.stages if s.op.name != "encoder"])
 def test_every_stage_passes_and_a_thousandth_off_in_any_gradient_fails(name, dtype):
@@ -76,6 +77,7 @@ def test_the_reference_cotangent_alone_would_miss_what_only_another_shows():
     assert np.abs(known.cts[1][0]).min() >= 0.5
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("dtype", "narrow"), NARROW, ids=str)
 def test_a_stage_that_computes_in_a_narrower_type_fails(dtype, narrow, place):
@@ -200,6 +202,7 @@ def test_every_pool_has_ties_in_some_windows_and_none_in_others():
 # ── what no convention returns ───────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_all_equal_elements_cannot_get_the_whole_gradient(name, dtype):

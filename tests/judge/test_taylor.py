@@ -158,6 +158,7 @@ def test_a_bar_a_thousand_times_shorter_would_not_cover_it():
     assert np.mean(outside) > 0.5
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_error_of_a_millionth_is_seen_far_above_its_bar(name):
     for curve, wanted, size in curves(name, offs=(1e-6,), seeds=20):
@@ -224,6 +225,7 @@ def test_a_forward_that_is_zero_all_along_leaves_nothing():
     assert abs(curve.intercept) <= curve.error_bar
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("off", [0.0, 0.1])
 def test_noise_widens_the_bar_and_not_the_verdict(off):
     def coarse(x):
@@ -377,6 +379,7 @@ def test_where_there_are_no_elements_there_is_no_curve():
     assert all(finding.taylor is None for finding in found.values())
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("op", ["softmax", "rms_norm", "gelu", "matmul", "cross_entropy"])
 def test_the_curve_of_a_right_gradient_finds_no_error(op):
     for case in SUITE.cases([op])[:12]:

@@ -107,6 +107,7 @@ def test_gradients_that_are_wrong_everywhere_fail(change, dtype):
     assert "the gradients say" in finding.reason
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", TOY.program.params)
 @pytest.mark.parametrize("change", [lambda g: g * 0, lambda g: -g], ids=["zero", "negated"])

@@ -145,6 +145,7 @@ def test_a_linear_forward_has_no_truncation():
 SEVERAL = ("softmax", "rms_norm", "layer_norm", "gelu", "matmul", "cross_entropy", "attention")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("op", SEVERAL)
 def test_a_right_gradient_is_within_the_floor_and_a_wrong_one_above_it(op):
     seen = 0
@@ -162,6 +163,7 @@ def test_a_right_gradient_is_within_the_floor_and_a_wrong_one_above_it(op):
     assert seen > 2
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("op", SEVERAL)
 def test_below_the_best_step_rounding_explains_every_point(op):
     for case in SUITE.cases([op])[:8]:

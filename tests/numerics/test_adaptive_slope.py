@@ -42,6 +42,7 @@ SMOOTH = {
 }
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
 @pytest.mark.parametrize("thorough", [False, True])

@@ -203,6 +203,7 @@ def test_the_bars_cover_hard_inputs_at_many_seeds(name):
         assert tally.honest, tally
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["softmax of N(0, 10)", "layer_norm at 1000", "tiny rows"])
 def test_narrower_bars_would_be_caught(name):
     for tally in measure(hard_cases(name), shrink=1e-3):

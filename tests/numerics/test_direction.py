@@ -80,6 +80,7 @@ def test_the_truth_lies_within_the_bars_and_they_are_short(name, mean, spread):
     assert second <= 1e-4
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["cube", "softmax", "exp", "linear"])
 def test_float32_has_honest_bars_too(name):
     for seed in range(SEEDS):

@@ -165,6 +165,7 @@ def test_a_smooth_function_has_no_kink_anywhere(name):
     assert flagged == []
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("function", "x"),
     [

@@ -217,6 +217,7 @@ HARD = {
 }
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", HARD)
 def test_the_bar_of_the_ladder_covers_its_error(name):
     function, slope, x = HARD[name]

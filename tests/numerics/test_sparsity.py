@@ -168,6 +168,7 @@ def test_a_long_axis_costs_the_logarithm_of_its_length():
     assert sum(seen) <= 2 * 10 * (len(sparsity.NUDGES) + 1)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 7, 8, 9, 16, 17])
 def test_every_slice_of_any_length_is_told_from_the_others(length):
     _, it = found(lambda x: x[..., ::-1] ** 2, normal(length))

@@ -220,6 +220,7 @@ def test_one_is_called_in_the_dtypes_own_arithmetic(make):
 # ── impostors ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=16)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("name", BY_NAME)

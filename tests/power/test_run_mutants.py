@@ -211,6 +211,7 @@ def test_a_power_does_not_depend_on_the_number_of_processes(nine):
     assert len(here.scores) == len(NINE)
 
 
+@pytest.mark.slow
 def test_a_mutant_that_kills_its_process_leaves_a_partial_power(nine):
     power = run(plan(*NINE, suites=("nine:DEADLY",), jobs=2))
     assert (power.complete, power.sound) == (False, False)

@@ -295,6 +295,7 @@ def test_an_alarm_in_one_dtype_leaves_the_other_to_be_attacked(make):
     assert not found.sound
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("primals", "said"),
     [
@@ -323,6 +324,7 @@ def breaks():
     raise KeyError("no\nmake")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
@@ -401,6 +403,7 @@ def test_a_proof_of_what_a_sample_rejects_is_refuted(make, few):
     assert not found.sound
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("vjp", "doubt"),
     [
@@ -447,6 +450,7 @@ def test_a_part_is_the_same_on_every_machine_for_ever():
     assert found == [4, 13, 10, 9, 19, 37]
 
 
+@pytest.mark.slow
 def test_the_parts_of_an_operator_are_the_whole(make, three):
     mutants = [make.mutant(halves, name=f"halved-{i}", killer="small") for i in range(9)]
     whole = scored(three, mutants)

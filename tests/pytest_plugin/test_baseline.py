@@ -80,6 +80,7 @@ def section(found):
     return text.splitlines()
 
 
+@pytest.mark.slow
 def test_what_is_known_is_xfailed_with_its_reason_and_its_line(judged):
     found = judged("WRONG", KNOWN)
     assert found.returncode == 0, found.stdout
@@ -207,6 +208,7 @@ def test_a_bad_baseline_is_a_usage_error(judged, text, words, said):
     assert line.startswith(f"ERROR: gradcheck: {said}")
 
 
+@pytest.mark.slow
 def test_a_baseline_needs_an_implementation(pytest_):
     found = pytest_("--gradcheck-baseline", "known.toml")
     assert found.returncode == pytest.ExitCode.USAGE_ERROR

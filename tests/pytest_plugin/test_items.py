@@ -71,6 +71,7 @@ def test_without_the_flag_nothing_is_added_and_nothing_imported(pytest_, folder)
     assert "1 passed" in found.stdout
 
 
+@pytest.mark.slow
 def test_an_item_stands_for_implementation_operator_dialect_sample_and_dtype(pytest_):
     impls = ("--gradcheck-impl", "kernels:RIGHT", "--gradcheck-impl", "reference")
     words = (*SUITE, *impls, *only("rms_norm", "relu"), "--gradcheck-sample", "[tz]*")
@@ -169,6 +170,7 @@ def test_several_processes_judge_the_same_items(pytest_):
     assert "2 failed, 2 skipped" in shared.stdout
 
 
+@pytest.mark.slow
 def test_a_case_at_fault_fails(pytest_):
     words = ("--gradcheck-suite", "kernels:SUITE", "--gradcheck-impl", "reference")
     found = pytest_(*words, "--gradcheck-seed", "3")

@@ -101,6 +101,7 @@ def outcomes(found):
     return dict(reversed(x.split(" ", 2)[:2]) for x in lines if re.match("PASSED|FAILED|XFAIL", x))
 
 
+@pytest.mark.slow
 def test_a_test_is_given_each_point_in_each_dtype(pytest_, tests):
     found = pytest_("-rA", "--junitxml", "out.xml")
     assert found.returncode == 1

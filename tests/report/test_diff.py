@@ -77,6 +77,7 @@ def pair(request):
     return between(*(request.getfixturevalue(name) for name in request.param))
 
 
+@pytest.mark.slow(keep=11)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_and_itself(name, form, request):

@@ -199,6 +199,7 @@ def test_every_face_is_printable_and_bounded(pair, both, form):
         assert len(other.encode()) <= 100_000 * len(pair.evil.results)
 
 
+@pytest.mark.slow(keep=4)
 def test_the_terminal_ends_with_one_result_and_commands_nobody(both):
     _, text = both("terminal")
     lines = text.splitlines()

@@ -134,6 +134,7 @@ def test_junit_keeps_its_elements(runs):
     assert one.attrib == other.attrib
 
 
+@pytest.mark.slow(keep=2)
 def test_a_result_on_its_own_is_printable_too(make, evil):
     found = make.result("relu", "x", Verdict.CRASH, printed=evil, reason=evil)
     for text in (paragraph(found), table("relu", "float32", [found.finding])):

@@ -60,12 +60,14 @@ def rows(text):
     ]
 
 
+@pytest.mark.slow(keep=2)
 def test_every_run_nests(any_run):
     page = Page(render(any_run))
     assert page.tags.count("h1") == 1
     assert any_run.summary in page.text
 
 
+@pytest.mark.slow(keep=2)
 def test_the_same_run_has_the_same_bytes(any_run):
     assert render(any_run) == render(any_run)
 
@@ -289,6 +291,7 @@ def many(make, ops):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_fourteen_thousand_results_stay_well_under_a_megabyte(make):
     found = many(make, 233)
     assert len(found) == 13_980

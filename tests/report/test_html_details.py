@@ -28,6 +28,7 @@ def every(make, run):
     return [result for chunk in chunks for result in results(chunk)]
 
 
+@pytest.mark.slow(keep=2)
 def test_every_result_is_in_the_page(any_run, make):
     found = every(make, any_run)
     shown = [v for m in (*html_matrix.matrices(any_run), *html_matrix.model_matrices(any_run, 0))

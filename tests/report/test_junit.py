@@ -20,6 +20,7 @@ def parse(run):
     return ET.fromstring(render(run).encode())
 
 
+@pytest.mark.slow(keep=2)
 def test_every_run_is_valid(any_run, schema):
     schema.validate(render(any_run))
 

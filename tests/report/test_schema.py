@@ -92,6 +92,7 @@ def test_the_command_prints_it(word, capsys):
     assert listing.SCHEMAS[word] == name_of(word)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("path", sorted(OLD.glob("*.json")), ids=lambda path: path.stem)
 def test_reports_of_earlier_versions_obey_it(path):
     validator("report").validate(strict_json(path.read_text()))

@@ -22,6 +22,7 @@ def test_the_last_line_is_the_one_for_scripts(any_run):
         assert text.count("RESULT ") == 1
 
 
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_no_line_is_wider_than_asked_but_those_to_be_copied(any_run, width):
     *body, _ = lines(any_run, width=width)

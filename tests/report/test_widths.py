@@ -32,6 +32,7 @@ def test_a_report_of_what_is_wrong_says_the_same_at_every_width(failing, width):
     assert words(render(failing, width=width)) == words(render(failing, width=100))
 
 
+@pytest.mark.slow(keep=17)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_explained_fits_but_for_formulas(name, width):
@@ -42,6 +43,7 @@ def test_what_is_explained_fits_but_for_formulas(name, width):
     assert [w for w in text.split() if set(w) != {"-"}] == [w for w in usual if set(w) != {"-"}]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_list_fits_and_names_everything(width):
     chosen = Choice().everything(SUITE)

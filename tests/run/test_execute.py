@@ -82,6 +82,7 @@ def of(run, op):
 # ── what the code judged does ────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("vjp", "verdict", "output", "said"),
     [
@@ -391,6 +392,7 @@ def test_results_come_by_implementation_then_case_then_dtype(impl):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_same_plan_gives_the_same_run():
     first, second = (execute(plan("reference", ops=("rms_norm",), samples=())) for _ in range(2))
     assert first == second

@@ -28,6 +28,7 @@ def norm(**said):
     return given(gradcheck.case(x=hard, w=normal(8), eps=1e-3, **said))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("point", norm(seeds=2), ids=repr)
 def test_a_right_backward_passes_at_hard_rows_in_both_dtypes(point):
     found = point.check(rms_norm, rms_norm_backward)

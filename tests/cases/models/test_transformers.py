@@ -11,6 +11,7 @@ from gradcheck.numerics.arithmetic import F64
 CASES = [c for model in ("gemma", "llama", "gpt2") for c in SUITE.model_cases([model])]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_values_stay_near_1_and_every_parameter_matters_whatever_the_seed(case, fold):
     for seed in range(8):

@@ -49,6 +49,7 @@ def test_a_value_that_none_should_take_is_named(op, output, change, label, says)
     assert says in found.says
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change"),
     [

@@ -103,6 +103,7 @@ def test_slabs_that_reach_elements_of_their_own_are_an_index_at_fault():
     assert found.label == "I", found
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("op", "output", "change"),
     [

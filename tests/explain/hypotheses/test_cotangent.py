@@ -16,6 +16,7 @@ def filled(value):
     return whole(lambda ct: np.full_like(ct, value(ct)))
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("op", "output", "edit", "label", "says"),
     [
@@ -121,6 +122,7 @@ def test_cotangents_of_outputs_exchanged():
     assert found.says == "dx exchanges the cotangents of outputs 1 and 2"
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("rules", [COTANGENT, REPLACED])
 @pytest.mark.parametrize(
     ("op", "output", "change"),

@@ -62,6 +62,7 @@ def test_signs_numbers_attributes_and_roots(op, output, factor, label, says):
     assert found.rule == "scale"
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("op", "output", "factor", "label", "says"),
     [
@@ -94,6 +95,7 @@ def test_counts_and_what_is_made_of_them(op, output, factor, label, says):
     assert says in found.says
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(("op", "output", "change"), OTHERS)
 @pytest.mark.parametrize("rules", [SCALE, REDUCTION])
 def test_what_is_wrong_otherwise_is_left_to_others(op, output, change, rules):

@@ -19,6 +19,7 @@ def rounded(op, what, kind):
     return lambda ct, *primals, **attrs: vjp(None, ct, *primals, **attrs)
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     ("op", "output", "what", "kind", "says"),

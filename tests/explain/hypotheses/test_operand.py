@@ -178,6 +178,7 @@ def test_halves_of_what_is_not_packed_are_no_slots():
     assert not named("tanh", spoiled("tanh", "x", turned), "x", PACKED).label
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("rules", [LOST, SLOTS, PACKED])
 @pytest.mark.parametrize(
     ("op", "output", "change"),

@@ -52,6 +52,7 @@ def halves_for_pairs(x):
     return np.stack(np.split(x, 2, axis=-1), axis=-1).reshape(x.shape)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("op", "output", "vjp", "label", "says"),
     [
@@ -147,6 +148,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(("op", "output", "change"), OTHERS)
 @pytest.mark.parametrize("rules", [ORDERS, LOSSES], ids=["orders", "losses"])
 def test_what_is_wrong_otherwise_is_left_to_others(op, output, change, rules):

@@ -42,6 +42,7 @@ def test_without_a_right_point_nothing_is_special():
     assert not [*rule.propose(Observations("x", seen.failing[:1], seen.passing))]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("change", [lambda g: g + 0.25, lambda g: g * np.abs(g), np.sign])
 def test_what_no_rule_predicts_stays_unknown(change):
     vjp = where("softmax", lambda x: x.ndim > 2, change)

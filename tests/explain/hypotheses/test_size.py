@@ -18,6 +18,7 @@ def wide(op, limit, change):
     return vjp
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("op", "limit"), [("l2_norm", 64), ("variance", 32), ("variance", 64)])
 def test_a_size_from_which_on_it_is_wrong_is_found(op, limit):
     found = named(op, wide(op, limit, lambda g: g + g.mean(-1, keepdims=True) + 0.01), "x", SIZES,
@@ -27,6 +28,7 @@ def test_a_size_from_which_on_it_is_wrong_is_found(op, limit):
     assert any("70 sizes from 1 to 70" in line for line in found.evidence)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("block", [4, 8])
 def test_a_remainder_that_is_wrong_is_found(block):
     def vjp(ct, x, **attrs):

@@ -137,6 +137,7 @@ CHANGED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_change_is_named(name):
     op, dialect, output, label, vjp, says = CHANGED[name]
@@ -183,6 +184,7 @@ ELSE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ELSE)
 def test_other_defects_are_left_to_others(name):
     op, vjp = ELSE[name]

@@ -74,6 +74,7 @@ def test_scalars_by_value(ctype, base):
     assert types(f"void f({ctype} n)") == {"n": CType(base=base)}
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("declared", "ctype"),
     [

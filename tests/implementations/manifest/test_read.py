@@ -176,6 +176,7 @@ def changed(text, *changes):
     return text
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize(
     ("text", "changes", "message"),
     [

@@ -74,6 +74,7 @@ def library(tmp_path_factory):
 # ── debug information ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @needs_gcc
 @pytest.mark.parametrize("flags", [["-g"], ["-g", "-O2"], ["-gdwarf-4"], ["-g", "-gz"]])
 def test_prototypes_from_debug_information(library, flags):

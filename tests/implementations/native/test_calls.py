@@ -14,6 +14,7 @@ from gradcheck.spec.suite import Suite
 from gradcheck.system import expression
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "name", "label", "says"),
     [
@@ -165,6 +166,7 @@ def test_every_scalar_a_string_and_an_array(native, mul, entry):
     assert mul(native(entry("every_scalar", SCALARS, **VALUES))) == RIGHT
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "wrong",
     [{"a": "-7"}, {"d": "1"}, {"g": "5"}, {"i": "0.25"}, {"k": "1 > 2"}, {"word": "'naive'"},
@@ -199,6 +201,7 @@ LOOKUP = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "ctype"), [("rows_u16", "uint16_t"), ("rows_i64", "int64_t"), ("rows_i64", "void")]
 )
@@ -234,6 +237,7 @@ def packed(entry, symbol, gap=1):
     )
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("gap", [0, 1, 5])
 def test_two_tensors_side_by_side(native, mul, entry, gap):
     assert mul(native(packed(entry, "packed", gap))) == RIGHT
@@ -272,6 +276,7 @@ TRANSPOSED = (
 )
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("axes", "verdict"), [([1, 0], "pass"), ([0, 1], "fail")])
 def test_axes_in_another_order(native, mul, entry, axes, verdict):
     op = entry(

@@ -294,6 +294,7 @@ def test_only_nullable_gradients_can_be_left_out(native, entry, case):
     assert native(entry("mul")).bind(case(), "float64").asked is None
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("needs", [(True, False), (False, True), (True, True), (False, False)])
 def test_some_of_the_gradients(native, entry, case, needs):
     op = entry("mul_nullable", dx="grad:x?", dy="grad:y?")
@@ -319,6 +320,7 @@ def near(native, entry, ulp):
     return native(entry("mul_near", F32, more=slack if ulp else ""))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("ulp", "verdict"), [(0, "fail"), (8, "fail"), (40000, "pass")])
 def test_slack_widens_the_bound(native, mul, entry, ulp, verdict):
     found = mul(near(native, entry, ulp), "float32")
@@ -500,6 +502,7 @@ def test_where_rows_and_columns_are_as_many_nothing_can_be_told(softmax):
     assert softmax("softmax_rows", samples=["square"], **SWAPPED) == []
 
 
+@pytest.mark.slow
 def test_code_that_hangs_is_asked_once(softmax):
     assert softmax("softmax_hangs", "timeout = 0.5", **SWAPPED) == []
 

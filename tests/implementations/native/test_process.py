@@ -9,6 +9,7 @@ RIGHT = {"x": ("pass", ""), "y": ("pass", "")}
 PARAMETERS = "double *dx, double *dy, const double *dz, const double *x, const double *y, int n"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("guard", "align", "verdict", "words"),
     [
@@ -33,6 +34,7 @@ def test_an_input_is_written_to(native, mul, entry):
     assert "it wrote into its input x" in reason
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "verdict", "words"),
     [
@@ -154,6 +156,7 @@ def test_closing_twice_and_going_on(native, mul, entry):
     assert mul(one) == RIGHT
 
 
+@pytest.mark.slow
 def test_the_budget_is_asked_before_anything_is_called(native, mul, entry, suite):
     one = native(entry("mul_past"))
     for _ in range(10):

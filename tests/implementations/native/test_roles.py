@@ -137,6 +137,7 @@ def test_scratch_may_hold_anything(native, mul, entry):
     assert reason.startswith("mul_zeros depends on what was in scratch `tmp` before")
 
 
+@pytest.mark.slow
 def test_scratch_that_is_too_small(native, mul, entry):
     parameters = (
         "double *dx, double *dy, const double *dz, const double *x, const double *y, double *tmp, "

@@ -115,6 +115,7 @@ def ended(call):
 # ── what a kernel may do ─────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("guard", ["end", "start", "off"])
 @pytest.mark.parametrize(
     "symbol", ["right", "forks", "closes_stdout", "leaves_a_thread", "moves_away", "unblocks_all"]
@@ -233,6 +234,7 @@ def test_state_lives_from_script_to_script_and_not_beyond_a_crash(library, ask):
         assert [*seen, read(one.run(once).buffers["dx"])[0]] == [1.0, 2.0, 1.0]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("signal", ["SIGABRT", "SIGALRM"])
 def test_a_death_between_calls_is_not_blamed_on_the_next(ask, signal):
     """As that of a thread that a call has left behind, or of an alarm that it has set."""
@@ -263,6 +265,7 @@ def test_a_script_has_as_many_clocks_as_calls_and_libraries():
 # ── memory ───────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("guard", ["end", "start"])
 @pytest.mark.parametrize("symbol", ["put", "get"])
 def test_an_empty_buffer_faults_when_it_is_touched(worker, library, symbol, guard):
@@ -383,6 +386,7 @@ def test_a_library_of_another_kind_is_refused_with_the_loaders_words(worker, tmp
         worker.inspect(str(tmp_path / "text.so"), [])
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
@@ -450,6 +454,7 @@ def test_nothing_is_left_when_it_is_closed_or_forgotten(ask):
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("last", ["right", "null_pointer", "exits"])
 def test_a_daemon_without_an_environment_does_not_outlive_its_worker(ask, last):
     with Worker(timeout=LONG) as one:

@@ -99,6 +99,7 @@ def test_a_longer_line_comes_in_pieces(child):
     assert one.unread == b"rest"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("code", "reason", "returncode"),
     [
@@ -293,6 +294,7 @@ BEGINS = {
 }
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("stays", [True, False])
 @pytest.mark.parametrize("channel", ["stdio", "pipes"])
 @pytest.mark.parametrize("begins", BEGINS)

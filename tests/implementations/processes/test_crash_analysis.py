@@ -121,6 +121,7 @@ def replaced(call, path):
     return Call(library=path, symbol="f", arguments=call.arguments)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "words"),
     [

@@ -145,6 +145,7 @@ def test_what_is_honestly_lacking_costs_a_process_for_each_that_says_so_when_cal
     assert counts == [2, 2, 2, 2, 3, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_witness_that_cannot_be_started_confirms_nothing(isolated, monkeypatch, folder):
     there = isolated("HONEST")
     verdicts("relu", there)
@@ -173,6 +174,7 @@ def test_a_program_is_asked_again_too():
         there.close()
 
 
+@pytest.mark.slow
 def test_a_slack_that_the_process_gives_itself_widens_nothing(isolated, monkeypatch):
     there = isolated("HONEST")
     (case,) = SUITE.cases(["relu"], ["default"], ["typical"])

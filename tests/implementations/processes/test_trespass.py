@@ -203,6 +203,7 @@ def ending(worker, script):
 # ── memory ───────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("what", ["past", "over", "same", "reads"])
 @pytest.mark.parametrize("how", ["handler", "jump"])
 def test_a_handler_of_the_code_hides_no_fault(worker, ask, how, what):
@@ -210,6 +211,7 @@ def test_a_handler_of_the_code_hides_no_fault(worker, ask, how, what):
     assert ending(worker, ask(f"{how}_{what}")).reason == f"SIGSEGV in {how}_{what}"
 
 
+@pytest.mark.slow(keep=2)
 @LINUX
 @pytest.mark.parametrize(
     ("symbol", "words"),
@@ -259,6 +261,7 @@ def test_no_address_is_given_twice(worker, library):
 # ── the processor ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "what"),
     [
@@ -364,6 +367,7 @@ def test_faults_of_its_own_hide_no_others(worker, ask):
     assert found.breaches == ("collects_open touched memory beside dx",)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "printed"),
     [("handler_past", ""), ("jump_reads", ""), ("collects_past", ""), ("says", "my trace")],

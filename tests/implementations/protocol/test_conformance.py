@@ -106,6 +106,7 @@ def test_a_lie_is_told_where_it_is(probed, level, lie, names):
     assert len(found) <= len(names) + 4
 
 
+@pytest.mark.slow
 def test_a_misspelt_operator_is_told_with_the_nearest(probed):
     found = probed(lie="misspelt")
     says = found["operators, dtypes and attributes are the suite's"].says

@@ -100,6 +100,7 @@ def test_a_wrong_program_fails(process):
     assert found["x"].failed > 0
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("level", ["frames", "jsonl"])
 def test_arrays_are_views_of_what_arrived_and_keep_their_bits(process, level, dtype):
@@ -154,6 +155,7 @@ def test_a_missing_output_is_an_error(process):
     assert found["forward"].reason == 'protocol: the output "0" is not in the answer'
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("lie", "verdict", "said"),
     [

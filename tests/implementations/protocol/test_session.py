@@ -175,6 +175,7 @@ def test_an_end_is_told_as_it_was_and_the_session_goes_on(talk, lie):
     session.ping()
 
 
+@pytest.mark.slow(keep=1)
 def test_what_a_program_said_before_its_end_is_part_of_it(talk):
     with pytest.raises(WorkerError) as caught:
         talk("exits_3").run(REQUEST)
@@ -219,6 +220,7 @@ def test_what_goes_to_stderr_is_kept_in_bounds(talk):
     assert 0 < len(session.printed()) <= (1 << 16) + 100  # a line says what was cut
 
 
+@pytest.mark.slow(keep=1)
 def test_a_program_that_dies_is_begun_again_each_time(talk):
     session = talk("dies_every_other_time")
     check(session.run(REQUEST))
@@ -276,6 +278,7 @@ def test_pong_is_the_only_answer_to_ping(talk):
         talk("deaf_to_ping").ping()
 
 
+@pytest.mark.slow(keep=1)
 def test_last_words_are_heard_with_the_status(talk):
     session = talk()
     code, said = session.last(b"", close=True)
@@ -315,6 +318,7 @@ def big(size):
     )
 
 
+@pytest.mark.slow(keep=1)
 def test_a_block_larger_than_any_pipe_comes_back_as_it_was(talk):
     request = big(1 << 19)
     assert bytes(talk().run(request)["0"].data) == request.blocks[0].data
@@ -345,6 +349,7 @@ def test_ends_and_beginnings_leave_nothing_open(talk):
     assert descriptors() == before
 
 
+@pytest.mark.slow(keep=1)
 def test_a_program_that_is_gone_can_be_closed(talk):
     session = talk()
     session.ping()
@@ -353,6 +358,7 @@ def test_a_program_that_is_gone_can_be_closed(talk):
     check(session.run(REQUEST))
 
 
+@pytest.mark.slow(keep=1)
 def test_an_interrupt_ends_the_program(talk, monkeypatch):
     session = talk()
     session.ping()

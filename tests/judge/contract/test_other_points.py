@@ -91,6 +91,7 @@ def test_every_size_that_is_wrong_is_named(subject, mutant):
     assert "all that are wrong: 9, 15, 17, 31, 33, 63, 65, 127, 129 along the last" in seen
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("name", "start"),
     [

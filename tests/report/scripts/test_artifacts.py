@@ -65,6 +65,7 @@ def load(path):
         return {name: found[name] for name in found.files}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_a_file_holds_what_was_judged(judged, folder, dtype):
     ready, run = judged("tanh", dtype=dtype)

@@ -116,6 +116,7 @@ def test_a_gradient_that_is_right_is_exported_too(alone, kernels, export):
         assert len(found.stdout.splitlines()) <= 25  # the 20 worst
 
 
+@pytest.mark.slow
 def test_on_a_kink_all_subgradients_are_right(alone, kernels, export):
     wrong = export("relu/default/kink/float64", "kernels:Kept.TABLE", *SMALL)
     assert "\nlow = np.array(" in wrong.text
@@ -135,6 +136,7 @@ IMPL = {{"max": {{"vjp": vjp}}}}
 """
 
 
+@pytest.mark.slow
 def test_elements_on_a_kink_must_be_right_together(alone, folder, export):
     path = folder / "ties.py"
     path.write_text(TIES.format(share=""))  # each of them is a subgradient; all of them are not

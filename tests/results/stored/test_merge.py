@@ -29,6 +29,7 @@ def named(runs):
     return [Named(f"{number}.jsonl", run) for number, run in enumerate(runs, 1)]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 9])
 @pytest.mark.parametrize("implementations", [("reference",), ("torch", "reference")])
 def test_the_shards_of_a_run_are_the_run_in_every_format(make, of, implementations):

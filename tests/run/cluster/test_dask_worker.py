@@ -198,6 +198,7 @@ def test_a_batch_that_takes_long_goes_home_as_it_is(toy, monkeypatch):
     assert [task for _, task, *_ in toy.judged(toy.order(), *"abc")] == ["a"]
 
 
+@pytest.mark.slow
 def test_a_process_goes_when_nothing_more_comes(toy, monkeypatch):
     soon = dask_worker.PROGRAM.replace(
         "main(sys.argv)", "main.__globals__['IDLE'] = 0.1; main(sys.argv)"

@@ -72,6 +72,7 @@ def at_work(pool):
     return [slot for slot in [*pool._slots] if slot.sent and slot.ready and slot.pid]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("ahead", [False, True])
 def test_every_worker_is_set_up_once_and_stays(ahead):
     line = worked("abcdefghi", tasks.told, arguments=("x", "y"), ahead=ahead)
@@ -201,6 +202,7 @@ def first(function):
     return ("tests.run.workers.tasks", function, ())
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("forks", [True, False])
 def test_workers_are_forked_or_begin_from_nothing(forks, monkeypatch):
     if forks and not fork_server.FORKS:

@@ -73,6 +73,7 @@ def divided(asked):
         return asked, RunQueue(asked, asked.everything, 1000)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("seed", range(4))
 def test_records_come_back_in_the_order_of_a_run_whatever_came_when(seed):
     draw = random.Random(seed)
@@ -207,6 +208,7 @@ def test_what_ends_a_worker_by_its_inputs_alone_has_no_hash():
 # ── what is left out ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("verdict", sorted(LIMITS))
 def test_only_what_comes_before_in_the_run_leaves_something_out(verdict):
     asked = plan("rms_norm", samples=(), words=("a:A", "b:B"), dtypes=("float64",))
