@@ -58,6 +58,7 @@ def test_importing_the_package_imports_nothing_heavy():
     assert {name for name in modules if name.startswith("gradcheck")} == {"gradcheck"}
 
 
+@pytest.mark.slow
 def test_the_names_load_on_use_and_no_suite_with_them():
     _, packages = loaded_by("from gradcheck import *")
     assert not packages & (HEAVY - {"numpy", "mpmath"})

@@ -188,12 +188,14 @@ def test_one_changed_verdict_is_noticed(name: str) -> None:
     assert changed(name, verdict, r"\1– |")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", COMMITTED)
 def test_one_missing_and_one_additional_row_are_noticed(name: str) -> None:
     assert len(changed(name, r"^\|.*PASS.*\n", "")) == 1
     assert len(changed(name, r"^(\|.*PASS.*\n)", r"\1\1")) == 1
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", COMMITTED)
 def test_one_changed_count_of_elements_is_noticed(name: str) -> None:
     (gone, came) = changed(name, r"^(\|.*PASS.* )([\d,]+) \|$", r"\g<1>7\2 |")
@@ -209,6 +211,7 @@ def test_another_total_other_cases_and_another_seed_are_noticed(name: str) -> No
     assert changed(name, r"suite builtin", "suite other")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", COMMITTED)
 def test_another_machine_is_not(name: str) -> None:
     before = text(name)
@@ -300,6 +303,7 @@ def test_rows_of_html_are_compared_without_what_is_measured(capsys):
     assert len(differences(page, page.replace(row, "", 1))) == 1
 
 
+@pytest.mark.slow
 def test_it_runs_by_itself(tmp_path):
     fresh = tmp_path / "rules.md"
     fresh.write_text(text("rules.md").replace("| PASS", "| FAIL", 1), encoding="utf-8")
@@ -356,6 +360,7 @@ def part_of(name: str, *, same: bool) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", PEERS)
 def test_a_part_that_says_the_same_is_up_to_date(name: str) -> None:
     for part in (text(name), part_of(name, same=True), part_of(name, same=False)):

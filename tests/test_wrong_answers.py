@@ -87,13 +87,14 @@ def swapped(gradients, ct, primals):
 # ── the same mistake in many operators ───────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", SQUARE, ids=lambda case: case[0])
 def test_what_is_not_spoilt_passes(truths, case, dtype):
     assert set(verdicts(truths(*case), lambda g, ct, primals: g, dtype).values()) == {"pass"}
 
 
-@pytest.mark.slow(keep=24)
+@pytest.mark.slow(keep=16)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", SQUARE, ids=lambda case: case[0])
 @pytest.mark.parametrize(
@@ -138,6 +139,7 @@ def test_a_gradient_transposed_where_the_shape_forgives_it_is_rejected(truths, c
     assert set(found.values()) == {"fail"}, found
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", SQUARE, ids=lambda case: case[0])
 @pytest.mark.parametrize("constant", [1.0, 0.5])
@@ -164,6 +166,7 @@ def test_the_cotangent_handed_back_is_rejected(truths, case, dtype):
     assert set(found.values()) == {"fail"}, found
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "case",
@@ -258,6 +261,7 @@ def test_a_buffer_that_still_holds_the_last_gradient_is_an_error(dtype):
 # ── ggml's own check let these pass ──────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "case",

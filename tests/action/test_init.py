@@ -102,6 +102,7 @@ def test_what_the_code_prints_is_no_command(init, runner, folder, whose):
     assert "title=mine" not in properties
 
 
+@pytest.mark.slow
 def test_a_run_that_never_began_fails_too(init, runner, folder):
     init("--ci", "github")
     done = runner(scripts("github")[1].replace("gradcheck run", "gradcheck run --op nosuch"))

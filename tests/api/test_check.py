@@ -65,7 +65,7 @@ RIGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.slow(keep=13)
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_vjp_passes_and_one_that_is_a_thousandth_off_fails(name, dtype):
@@ -86,6 +86,7 @@ def test_a_right_vjp_passes_and_one_that_is_a_thousandth_off_fails(name, dtype):
     assert wrong.verdict is Verdict.FAIL
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("wrong", [0, 1])
 def test_the_gradient_that_is_wrong_is_named_after_forwards_argument(wrong):
     def forward(gate, up):
@@ -253,6 +254,7 @@ def test_a_function_that_raises_is_an_error_of_that_function(error):
     assert words(check(np.tanh, raising(error), X)) == {"vjp": "error"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("error", [RuntimeError("negative"), KeyError(-1), SystemExit(1)])
 def test_a_forward_may_refuse_points_beside_the_primals_in_any_way(error):
     def forward(x):
@@ -265,6 +267,7 @@ def test_a_forward_may_refuse_points_beside_the_primals_in_any_way(error):
     assert words(check(forward, lambda ct, x: ct / np.sqrt(x), x)) == {"x": "fail"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("vjp", "expected"),
     [

@@ -55,6 +55,7 @@ def test_wrong_multiples_of_a_gradient_pass_at_no_scale(name):
             assert got is not Verdict.PASS, (scale, error)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_gradient_itself_passes_at_every_scale(name):
     forward, slope, scales = FUNCTIONS[name]
@@ -63,6 +64,7 @@ def test_the_gradient_itself_passes_at_every_scale(name):
         assert got is Verdict.PASS, scale
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("far", "dtype"), [(40.0, "float64"), (400.0, "float64"), (40.0, "float32")]
 )

@@ -74,7 +74,7 @@ def arguments(primals):
     return primals if isinstance(primals, tuple) else (np.asarray(primals, dtype=np.float64),)
 
 
-@pytest.mark.slow(keep=15)
+@pytest.mark.slow(keep=10)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", HARD)
 def test_a_right_gradient_passes_at_a_hard_point(name, full):
@@ -133,6 +133,7 @@ QUANTISED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", QUANTISED)
 def test_the_slope_of_the_envelope_is_neither_right_nor_wrong(name):
     forward, reason = QUANTISED[name]

@@ -138,6 +138,7 @@ def test_on_a_jump_there_is_no_slope_to_judge_by():
     assert judged(np.floor, [np.nan, 0.0, 0.0], [0.3, 2.0, 1.7]).verdict == "fail"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("slope", [0.0, 7.0, 1e6])
 def test_where_one_side_cannot_be_seen_a_kink_excuses_nothing(slope):
     # The first output has a kink at 0, the second ends there: no slope bounds their sum.
@@ -231,6 +232,7 @@ def test_half_of_the_slope_is_wrong_about_a_step_beside_a_kink(factor, full):
     assert check(lambda x: np.maximum(x - 100.0, 0), lambda ct, x: ct * (x > 100), x, full=full).ok
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("forward", "x"),
     [

@@ -155,7 +155,7 @@ def said(name, kind, change=lambda gradients: gradients, where=None):
     return check(careful(forward), careful(changed), *(where or primals(name, kind)))
 
 
-@pytest.mark.slow(keep=14)
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_float32_inside_and_one_rounding_pass(name, kind):
@@ -180,7 +180,7 @@ def zero_row(gradient):
     return out
 
 
-@pytest.mark.slow(keep=14)
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_wrong_gradients_fail(name, kind, change):
     assert found.verdict.value == "fail", str(found)
 
 
-@pytest.mark.slow(keep=14)
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("change", [lambda g: 1.02 * g, one_element], ids=["2%", "one element"])
@@ -201,6 +201,7 @@ def test_two_percent_do_not_pass(name, kind, change):
     assert not said(name, kind, first(change)).ok
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 def test_a_dropped_term_and_what_is_no_number_fail(kind):
     x = primals("softmax", kind)
@@ -230,6 +231,7 @@ def truncated(function):
     return kernel
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", ["mul", "gelu", "matmul", "softmax"])
 def test_truncation_in_place_of_rounding_does_not_pass(name, kind):
@@ -282,6 +284,7 @@ def test_where_no_wider_forward_shows_the_truth_it_is_said_why(kind):
     assert f"raised TypeError: {kind.name} alone" in said_of(picky)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 def test_a_forward_that_keeps_float32_inside_is_differenced_in_float32(kind):
     def forward(x):

@@ -139,6 +139,7 @@ def test_what_rounds_by_arithmetic_fails_though_its_formula_is_right(forward, sl
     assert found.verdict.name == "FAIL"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("large", [2.0**30, 2.0**40])
 def test_a_right_formula_that_loses_more_than_forward_fails(large):
     x = np.random.default_rng(0).normal(size=(4, 5))

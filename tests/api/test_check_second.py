@@ -183,7 +183,7 @@ SHAPES = {
 }  # fmt: skip
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape_of_function_passes(name, dtype):
@@ -316,6 +316,7 @@ def test_a_vjp_that_is_not_linear_between_the_cotangents_fails(dtype):
     assert "with respect to ct is not forward's slope" in str(found)
 
 
+@pytest.mark.slow
 def test_a_vjp_that_rounds_the_cotangent_is_not_passed():
     found = check(lambda x: x * x, lambda ct, x: 2 * x * np.round(ct * 128) / 128, ROW, order=2)
     assert words(found)["x"] == "fail"
@@ -354,6 +355,7 @@ def test_what_is_wrong_at_first_order_is_not_blamed_twice():
     assert "vjp itself did not pass" in str(found)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("gradient", [None, np.full(3, np.nan), np.zeros(2), "text"])
 def test_without_gradients_there_is_no_second_order(gradient):
     found = check(lambda x: x * x, lambda ct, x: gradient, ROW, order=2, jvp=lambda u, x: 2 * x * u)

@@ -28,6 +28,7 @@ def test_everybody_has_one_thread():
     assert "intra_op_parallelism_threads=1" in found["XLA_FLAGS"]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("code", "said"),
     [

@@ -79,6 +79,7 @@ def test_a_sound_peer_is_timed_and_counted(meeting):
     assert measured.versions == {"numpy": "9"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("name", "said"),
     [

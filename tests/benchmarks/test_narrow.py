@@ -29,6 +29,7 @@ def test_so_it_does_by_every_element(name):
     assert [row for row in rows if row.verdict != "FAIL" and row.reason != NOTHING] == []
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_right_kernels_pass_without_a_note(dtype):
     for subject in subjects():

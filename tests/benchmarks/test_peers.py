@@ -31,6 +31,7 @@ def test_accepts_what_is_right_and_rejects_what_is_grossly_wrong(key):
             assert (found["made"], found["rejected"]) == (2, 0)
 
 
+@pytest.mark.slow
 def test_an_error_in_a_check_is_an_answer_and_the_process_goes_on():
     with with_peer("projection") as talk:
         talk.ask(LIMIT, do="import")
@@ -39,6 +40,7 @@ def test_an_error_in_a_check_is_an_answer_and_the_process_goes_on():
         assert talk.ask(LIMIT, do="check", workload="softmax", seed=1)["rejected"] == 0
 
 
+@pytest.mark.slow
 def test_every_element_costs_something_and_a_contracted_workload_is_right():
     with with_peer("full") as talk:
         talk.ask(LIMIT, do="import")

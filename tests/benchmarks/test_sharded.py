@@ -161,6 +161,7 @@ def test_a_killed_worker_is_one_line_and_the_rest_is_kept():
     assert all(p.poll() is not None for p in processes)  # nobody is left behind
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_missed():
     with Mesh(PAIR) as mesh:
         mesh.wait(0.5)
@@ -170,6 +171,7 @@ def test_a_worker_that_hangs_is_missed():
     assert only.finding.reason == "worker 0 (stage 0, rank 0) did not answer within 0.5 s"
 
 
+@pytest.mark.slow
 def test_what_a_worker_raises_is_said():
     with Mesh(PAIR) as mesh, pytest.raises(Lost, match=r"worker 1 .*: IndexError: "):
         mesh.ask(Request(ask=Ask.SURVEY, tensor=999), [1])

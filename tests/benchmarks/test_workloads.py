@@ -31,6 +31,7 @@ def test_a_vjp_is_the_forwards_slope_and_a_wrong_one_is_not(name):
     assert not check_model(value, params, wrong, locate=False)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_an_axis_in_front_of_a_primal_is_copies(name):
     workload = WORKLOADS[name]

@@ -152,6 +152,7 @@ def test_the_model_runs_and_passes_at_fifty_digits_and_in_both_dtypes(mymodel):
         assert re.search(rf"^ *{name} ", run.stdout, re.MULTILINE), name
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_wrong_is_refused_with_its_name(mymodel):
     path = mymodel / "mycases.py"
     text = path.read_text(encoding="utf-8")

@@ -45,6 +45,7 @@ RESUMED = {
 }
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_scan_in_two_runs_is_the_scan_in_one(name, at):

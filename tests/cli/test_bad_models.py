@@ -86,6 +86,7 @@ def test_right_gradients_pass(models):
     assert {"loss", "x", "a", "b"} <= lines.keys()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("name", "verdicts", "reason"),
     [

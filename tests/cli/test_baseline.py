@@ -37,6 +37,7 @@ def lines(found, word):
     return [line for line in found.out.splitlines() if word in line]
 
 
+@pytest.mark.slow
 def test_write_then_run_opens_the_gate_and_the_file_says_why(run, listed):
     assert run(*WRONG).code == 1
     found = run(*WRONG, "--baseline", FILE)
@@ -49,6 +50,7 @@ def test_write_then_run_opens_the_gate_and_the_file_says_why(run, listed):
     assert entry()["reason"]
 
 
+@pytest.mark.slow
 def test_the_json_report_says_what_is_known(run, listed):
     found = run(*WRONG, "--baseline", FILE, "--format", "json")
     results = json.loads(found.out)["results"]
@@ -187,6 +189,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_run(baseline, monke
     assert "there is no folder absent" in found.err
 
 
+@pytest.mark.slow
 def test_a_report_serves_as_well_as_a_run(run, baseline, listed):
     run(*WRONG, "-o", "run.json")
     fresh = baseline("write", "other.toml", "run.json")
@@ -212,6 +215,7 @@ def test_a_report_of_another_suite_is_refused(run, baseline, listed):
     assert baseline("check", FILE, "absent.json").code == 2
 
 
+@pytest.mark.slow
 def test_update_keeps_every_comment_and_prints_what_it_changes(baseline, listed):
     text = "# kept\n" + listed.read_text().replace("3.0", "0.5  # measured by hand")
     listed.write_text(text)
@@ -248,6 +252,7 @@ def test_an_interrupted_run_changes_nothing(baseline, listed):
     assert not Path("new.toml").exists()
 
 
+@pytest.mark.slow
 def test_prune_removes_what_passes_now_and_only_that(baseline, listed):
     text = listed.read_text()
     found = baseline("prune", FILE, *WRONG)
@@ -266,6 +271,7 @@ def test_nothing_checked_is_its_own_exit_code(baseline, listed):
     assert baseline("write", FILE, "--op", "relu", "--impl", "kernels:EMPTY").code == 4
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_leaves_the_file_as_it_was(baseline, listed, monkeypatch):
     before = listed.read_text().replace("3.0", "0.5")
     listed.write_text(before)

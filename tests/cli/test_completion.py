@@ -65,7 +65,7 @@ def offered(script):
     return ask
 
 
-@pytest.mark.slow(keep=8)
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize(
     ("line", "some", "others"),
     [

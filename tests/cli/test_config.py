@@ -24,6 +24,7 @@ def project(tmp_path):
     return write
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("line", "said"),
     [

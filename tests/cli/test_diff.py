@@ -138,6 +138,7 @@ def test_two_implementations_in_one_report(run, diff):
     assert "ONLY A FAILS relu/default · dx: 1 result" in back.out
 
 
+@pytest.mark.slow
 def test_reports_of_one_implementation_each_need_no_names(reported, diff):
     reported("mine", whose="kernels:RIGHT")
     reported("theirs", whose="kernels:WRONG")
@@ -145,6 +146,7 @@ def test_reports_of_one_implementation_each_need_no_names(reported, diff):
     assert (found.code, "ONLY B FAILS relu/default · dx" in found.out) == (1, True)
 
 
+@pytest.mark.slow
 def test_several_implementations_are_compared_by_name(run, reported, diff):
     run(*RELU, "--impl", "kernels:RIGHT", "--impl", "kernels:WRONG", "-o", "both.json")
     found = diff("both.json", "both.json")
@@ -154,7 +156,7 @@ def test_several_implementations_are_compared_by_name(run, reported, diff):
     assert diff("both.json::kernels:RIGHT", "one.json").code == 1
 
 
-@pytest.mark.slow(keep=8)
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize(
     ("words", "says"),
     [

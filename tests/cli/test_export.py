@@ -221,6 +221,7 @@ def test_the_reference_passes(export, judge, layout):
     assert all(r["seed"] == 3 for r in found.results)
 
 
+@pytest.mark.slow(keep=1)
 @BOTH
 def test_one_wrong_number_fails_its_gradient_alone(export, judge, layout):
     place = export("out", layout, *SMALL)
@@ -237,6 +238,7 @@ def test_one_wrong_number_fails_its_gradient_alone(export, judge, layout):
     assert failed["worst_index"] == [2]
 
 
+@pytest.mark.slow(keep=1)
 @BOTH
 def test_nan_fails(export, judge, layout):
     place = export("out", layout, *SMALL)
@@ -248,6 +250,7 @@ def test_nan_fails(export, judge, layout):
     assert {key for key, verdict in found.verdicts.items() if verdict != "pass"} == {(name, "x")}
 
 
+@pytest.mark.slow(keep=1)
 @BOTH
 def test_what_is_not_answered_is_unbound_and_nothing_answered_is_no_pass(export, judge, layout):
     place = export("out", layout, *SMALL)
@@ -265,6 +268,7 @@ def test_what_is_not_answered_is_unbound_and_nothing_answered_is_no_pass(export,
     assert found.code == 1
 
 
+@pytest.mark.slow(keep=1)
 @BOTH
 def test_a_gradient_that_is_left_out_is_missing(export, judge, layout):
     place = export("out", layout, *SMALL)
@@ -377,7 +381,7 @@ HUGE = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000),
 X = "gradient.x.npy"
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

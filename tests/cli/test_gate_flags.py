@@ -19,6 +19,7 @@ def names(found):
 # ── -k ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -164,6 +165,7 @@ def test_what_cannot_be_judged_keeps_its_code(run, words, code):
     assert run(*words).code == code
 
 
+@pytest.mark.slow
 def test_a_baseline_that_is_not_true_is_the_gates(run):
     Path("k.toml").write_text(
         '[[known]]\nmatch = "tanh/*/*/*"\noutput = "dx"\nverdict = "fail"\nreason = "r"\n'
@@ -236,6 +238,7 @@ def test_a_full_disk_is_a_line_and_the_run_goes_on(run, monkeypatch):
     assert read(Path("run.jsonl")).complete
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_keeps_none(run):
     found = run("--impl", "kernels:STOPS", "--op", "relu", "--op", "tanh", "--keep-artifacts", "a")
     assert found.code == 130
@@ -260,6 +263,7 @@ def test_every_case_is_shown_and_a_line_can_be_had(run):
     assert len(several) > len(lines) + 1
 
 
+@pytest.mark.slow
 def test_what_was_loaded_is_said_and_quietly_not(run):
     assert "\nloaded kernels:WRONG: 2 operators, float64; 2 of 2 answered\n" in run(*RELU).out
     assert "loaded" not in run(*RELU, "-q").out

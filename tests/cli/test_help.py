@@ -24,6 +24,7 @@ COMMANDS = [name for name in PARSERS if name]
 LINES = [(name, line) for name, rows in examples.OF.items() for line, _ in rows]
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_says_what_it_does_and_shows_examples(name):
     parser = PARSERS[name]
@@ -40,7 +41,7 @@ def test_no_two_commands_show_the_same_examples():
     assert len(set(texts)) == len(texts)
 
 
-@pytest.mark.slow(keep=11)
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize(("name", "line"), LINES)
 def test_every_example_can_be_typed(name, line):
     words = shlex.split(line.replace('eval "$(', "").replace(')"', "").partition(" | ")[0])
@@ -58,6 +59,7 @@ def test_an_example_of_a_command_that_is_not_there_would_be_noticed():
         _parser().parse_known_args(["rum", "--op", "relu"])
 
 
+@pytest.mark.slow(keep=10)
 @pytest.mark.parametrize("name", PARSERS)
 @pytest.mark.parametrize("columns", [60, 80, 100, 200])
 def test_no_line_of_help_is_wider_than_the_terminal(monkeypatch, name, columns):

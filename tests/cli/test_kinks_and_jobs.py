@@ -76,6 +76,7 @@ def test_several_processes_print_what_one_prints(process, word):
     assert several.stdout == one.stdout
 
 
+@pytest.mark.slow
 def test_all_four_dtypes_stand_side_by_side(run):
     found = run("-q", "--op", "tanh", "--dtype", "all")
     assert found.code == 0

@@ -103,6 +103,7 @@ def tops(modules):
     return {name.partition(".")[0] for name in modules}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
 def test_help_answers_without_numpy(imported, words):
     loaded = tops(imported(*words))

@@ -559,6 +559,7 @@ def test_only_what_failed_last_time_is_run_until_nothing_fails(run, monkeypatch)
     assert (found.code, len(ops_of("run.jsonl"))) == (0, 12)
 
 
+@pytest.mark.slow
 def test_what_a_run_did_not_reach_is_still_known(run):
     words = ("--suite", "slow:SUITE", "--impl", "slow:BAD", "--no-contract", "-o", "run.jsonl")
     Path("slow.py").write_text(f"{SLOW}BAD = RIGHT | {{n: WRONG['square03'] for n in NAMES[3:6]}}")

@@ -88,7 +88,7 @@ def power(run):
     return call
 
 
-@pytest.mark.slow(keep=12)
+@pytest.mark.slow(keep=8)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize(
     ("code", "word", "words"),
@@ -171,6 +171,7 @@ def test_what_code_prints_is_no_part_of_the_report(power):
     assert found.err.count("printed by a mutant") > 2
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -36,6 +36,7 @@ def test_a_program_that_does_not_exits_with_1_and_cannot_paint_the_terminal(run)
     assert max(map(len, found.out.splitlines())) <= 100
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

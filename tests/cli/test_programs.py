@@ -68,6 +68,7 @@ def test_a_program_that_dies_is_no_end_of_the_run(manifest, judged):
     assert "out of luck" in results["tanh"]["printed"]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("lie", "said"),
     [

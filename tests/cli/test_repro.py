@@ -147,6 +147,7 @@ def test_only_the_gradient_that_is_meant_is_shown(repro):
     assert one == "gradcheck repro mul/same-shape/typical/float32:y"
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

@@ -36,7 +36,7 @@ def required(*globs):
     return [word for glob in globs for word in ("--require", glob)]
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("names", "globs", "lines"),
     [
@@ -60,6 +60,7 @@ def test_a_gap_that_is_required_closes_the_gate_and_is_named(run, names, globs, 
     assert ("required, but" in text) == any("required" in line for line in lines)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("globs", [[], ["relu"], ["tanh"], ["relu", "exp"]])
 def test_every_report_and_a_report_made_again_agree_with_the_exit_code(run, globs):
     reports = [word for name in ("a.json", "a.jsonl", "a.xml", "a.badge:badge", "a.gitlab:gitlab")

@@ -145,6 +145,7 @@ def test_a_full_disk_loses_one_report_but_not_the_results(run):
 # ── what stdout can do ───────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_forms_for_files_have_no_colour(run, form):
     coloured = "\x1b[" in run(*RELU, "--format", form, "--color", "always").out
@@ -181,6 +182,7 @@ def test_colour_follows_the_flag_then_the_environment_then_the_terminal(
     assert ("\x1b[32mPASS\x1b[0m" in run(*RELU, *words.split()).out) is coloured
 
 
+@pytest.mark.slow
 def test_an_encoding_without_the_signs_gets_escapes(process):
     found = process("run", *RELU, env={"PYTHONIOENCODING": "ascii"})
     assert (found.returncode, found.stderr) == (0, "")

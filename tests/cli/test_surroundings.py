@@ -102,6 +102,7 @@ def test_no_module_of_the_working_directory_takes_another_s_place(started, run, 
     assert process.returncode == 0, out + err
 
 
+@pytest.mark.slow
 def test_a_user_s_module_that_another_one_hides_is_named(run):
     Path("random.py").write_text("from kernels import RIGHT\n")
     Path("jinja2.py").write_text("from kernels import RIGHT\n")
@@ -203,6 +204,7 @@ def odd():
         Path(f"{name}.toml").symlink_to(name)
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize("name", ["pipe", "folder", "zero", "huge", "/dev/zero"])
 @pytest.mark.parametrize(
     "words", ["report {}", "merge {}", "diff {} {}", "report {} --baseline {}", "judge {}"]
@@ -216,6 +218,7 @@ def test_what_is_no_file_is_one_line(run, name, words):
     assert found.err.count("\n") == 1
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["pipe", "folder", "zero", "huge"])
 @pytest.mark.usefixtures("odd")
 def test_nor_is_it_a_manifest_a_project_or_what_failed_last(run, name):

@@ -18,6 +18,7 @@ def never(monkeypatch):
     )
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -51,6 +52,7 @@ def test_a_mistaken_word_ends_in_one_line_before_anything_runs(run, never, words
     assert said in line
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -145,6 +147,7 @@ def modules():
     Path("exiting.py").write_text("import sys; sys.exit(0)")
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("word", UNLOADABLE)
 def test_an_implementation_that_does_not_load_ends_in_one_line(run, modules, word):
     found = run("--impl", word, *RELU)
@@ -173,6 +176,7 @@ def test_the_terminal_names_what_did_not_load_among_the_results(run):
     assert "FAIL relu/default/typical/float64 · dx" in found.out
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("torch", "suite", "said"),
     [(None, "gradcheck_cases:SUITE", "PyTorch is not installed; run `pip install torch`"),

@@ -20,7 +20,7 @@ def found(point, got, errors=True, names=()):
 # ── one fault ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("how", ["scaled", "element", "missing"])
 @pytest.mark.parametrize(("stage", "index"), DIFFERENTIABLE)
 def test_the_guilty_one_is_among_the_suspects(points, spoil, stage, index, how):

@@ -50,6 +50,7 @@ def test_what_is_right_has_none():
     assert not any(f.diagnosis for f in found)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("change", "verdict", "label"),
     [

@@ -199,7 +199,7 @@ def changed(x=lambda g: g, w=lambda g: g):
     return vjp
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=4)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("vjp", "output", "label", "says"),
@@ -231,6 +231,7 @@ def test_only_what_is_wrong_is_explained():
     assert [f.diagnosis is None for f in found.findings] == [False, True]
 
 
+@pytest.mark.slow
 def test_an_attribute_is_told_from_a_constant():
     def fixed(ct, x, w, eps):
         return rms_vjp(ct, x, w, 1e-5)
@@ -278,6 +279,7 @@ def test_a_forward_that_saves_for_its_vjp_has_saved_what_is_asked():
     assert "all 4 probes" in found.evidence[-1]
 
 
+@pytest.mark.slow
 def test_beyond_the_largest_what_was_differenced_is_known(monkeypatch):
     big = Draw("black box", "big").normal(32, 40)
     found = told(np.sin, lambda ct, x: -ct * np.cos(x), big)

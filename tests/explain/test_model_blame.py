@@ -133,6 +133,7 @@ def test_a_gradient_that_is_not_returned_points_at_its_reader():
     assert "h.0.attn.proj" in blame.stages
 
 
+@pytest.mark.slow
 def test_a_cotangent_of_a_value_that_is_returned_too_narrows_the_suspects():
     change = {"h.0.attn": times(1.25)}
 

@@ -280,6 +280,7 @@ def test_no_candidate_comes_near_a_kink_that_the_sample_avoids(x):
         Candidate(original=case, primals=(np.array(x),), attrs={}).case()
 
 
+@pytest.mark.slow
 def test_where_forward_has_no_derivative_is_nowhere_to_go():
     # elu(x) + 1 has no second derivative at 0, though its VJP gives a number there.
     def vjp(*args, **attrs):
@@ -339,6 +340,7 @@ def test_code_that_raises_goes_on_raising_the_same():
 # ── dtypes, several outputs, budget ──────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_the_dtype_stays(dtype):
     kinds = []
@@ -382,6 +384,7 @@ def test_what_it_asks_is_counted(budget):
     assert binding.calls <= once + 2 * budget  # each trial that fails is asked twice
 
 
+@pytest.mark.slow
 def test_two_shrinks_are_the_same_to_the_last_bit():
     vjp = changed("attention", q=lambda g: 1.5 * g)
     first, second = (shrunk("attention", vjp, "q") for _ in range(2))

@@ -434,6 +434,7 @@ def test_what_is_said_names_what_happened_there(suite, there, op, words):
     assert judged(suite, op, there)[-1].reason == words
 
 
+@pytest.mark.slow
 def test_an_attribute_that_is_fixed_there_is_unsupported(suite, there):
     here = load("tiny:HARMLESS", suite)
     ours, theirs = (judged(suite, "right", who, sample="scaled") for who in (here, there))
@@ -486,7 +487,7 @@ def habits():
     there.close()
 
 
-@pytest.mark.slow(keep=8)
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize("name", HABITS)
 def test_what_code_does_to_memory_is_seen_as_here(habits, name):
     suite, *both = habits
@@ -584,6 +585,7 @@ def test_what_is_far_too_large_is_told_and_not_sent(suite, deadly, op, words):
     assert deadly._child.process.pid == process  # which did nothing amiss
 
 
+@pytest.mark.slow
 def test_a_few_numbers_that_lie_far_apart_are_sent_without_the_gaps(suite, deadly):
     assert [f.verdict for f in judged(suite, "widens", deadly)] == [Verdict.PASS] * 2
 
@@ -648,6 +650,7 @@ def test_whatever_is_raised_is_an_error_of_the_code(suite, deadly, op, words):
     assert words in finding.reason
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="sets x86's control registers")
 def test_another_way_to_compute_does_not_reach_the_next_operator(suite, deadly):
     (finding,) = judged(suite, "rounds", deadly)
@@ -676,6 +679,7 @@ def test_a_stream_that_cannot_be_flushed_is_no_end(suite, deadly):
     assert [f.verdict for f in judged(suite, "unflushable", deadly)] == [Verdict.PASS] * 2
 
 
+@pytest.mark.slow
 def test_code_that_forks_is_answered_for_once(suite, deadly):
     assert [f.verdict for f in judged(suite, "forks", deadly)] == [Verdict.PASS] * 2
 
@@ -749,6 +753,7 @@ def test_a_module_that_ends_the_process_cannot_be_loaded(module, words):
         isolated(f"load_{module}:X")
 
 
+@pytest.mark.slow
 def test_an_interruption_there_is_one_here():
     with pytest.raises(KeyboardInterrupt):
         isolated("load_stops:X")

@@ -462,6 +462,7 @@ def test_a_forward_that_returns_its_pullback_serves_a_stage(table):
     assert bad(judgement, Part.STAGE) == {}
 
 
+@pytest.mark.slow
 def test_an_attribute_that_a_kernel_has_fixed_is_unsupported_at_that_stage_alone(table):
     class TwoHeads:
         @staticmethod

@@ -114,6 +114,7 @@ class Static:
     forward = staticmethod(forward)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     "entry", [RIGHT, Methods(), Static, {"vjp": vjp, "forward": forward}],
@@ -376,6 +377,7 @@ assert not {"torch", "jax"} & set(sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_no_framework_is_imported_for_the_question():
     root = {"PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", QUESTION], env=root, check=True)

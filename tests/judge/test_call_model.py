@@ -127,6 +127,7 @@ def test_arrays_are_of_the_working_dtype_and_indices_stay_integers():
     }
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("change", "verdict", "reason"),
     [

@@ -49,6 +49,7 @@ def verdict(got, truth, rules=DYADIC, **options):
 # ── what is no number ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=12)
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("value", [1.0, 0.0, np.nan, np.inf])

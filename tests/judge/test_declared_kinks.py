@@ -167,6 +167,7 @@ def test_one_ulp_beside_a_kink_the_slope_is_the_one_of_that_side(dtype):
     assert (found.verdict, found.failed) == ("fail", 9)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("accept", ["directional", (-1.0, 1.0)])
 def test_slopes_and_one_sided_derivatives_allow_the_same(accept):
     spec = magnitude([0.0, 1.0], accept=accept)
@@ -209,6 +210,7 @@ def at_zero(forward, vjp):
     )  # fmt: skip
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     ("forward", "vjp"), [(sqrt_forward, sqrt_vjp), (log_forward, log_vjp)], ids=["sqrt", "log"]

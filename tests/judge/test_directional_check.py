@@ -156,7 +156,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("tensor", ["w0", "b0", "w2"])
@@ -168,6 +168,7 @@ def test_a_tensor_that_is_wrong_as_a_whole_fails_alone(network, name, tensor, re
     assert found[tensor].error > found[tensor].bound
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "name", [name for name in WHOLE if name not in ("1e-6 too much", "offset")]
 )
@@ -284,7 +285,7 @@ def test_what_must_be_visible_follows_the_gradient_or_the_loss_where_that_is_zer
 # --- right numbers ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow(keep=9)
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("seed", range(12))
@@ -345,6 +346,7 @@ def test_a_gradient_that_is_zero_passes_and_says_so(network, dtype):
     assert found.smallest_visible_error is None
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_gradient_of_rounding_alone_passes(dtype):
     """A shift of all logits: what a softmax's backward leaves of it is the rounding of a sum."""
@@ -362,6 +364,7 @@ def test_a_gradient_of_rounding_alone_passes(dtype):
     assert found.verdict is FAIL
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_gradient_for_an_unused_tensor_fails(network, dtype):
     net = network(40, 60, 50, 5, dtype=dtype)
@@ -391,6 +394,7 @@ def absolute(slope):
     return found
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("slope", [-1.0, 0.0, 0.5, 1.0])
 def test_a_subgradient_at_a_kink_never_fails(slope):
     found = absolute(slope)

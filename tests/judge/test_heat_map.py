@@ -60,6 +60,7 @@ def shows(heat, wrong, shape):
     return np.array_equal(inside.reshape(-1), marked(heat, shape))
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_was_made_wrong_is_marked_and_nothing_else(shape, seed):

@@ -89,6 +89,7 @@ def truncated(dx, dw, kind):
     return tuple(out)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", LOW)
 def test_float32_inside_and_one_rounding_pass_and_so_does_the_reference(dtype):
     assert {f.verdict for f in judged(dtype, rounded).values()} == {"pass"}
@@ -104,6 +105,7 @@ def test_truncation_is_a_bias_that_no_bound_sees_and_no_pass(dtype):
     assert found["x"].failed == 0
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", LOW)
 @pytest.mark.parametrize(
     "wrong",
@@ -274,6 +276,7 @@ def of(name):
     return CaseTruth.in_low(case, "", "bfloat16")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", BLUNT)
 def test_what_bounds_leave_open_passes_where_errors_are_those_of_rounding(name, monkeypatch):
     truth = of(name)

@@ -70,6 +70,7 @@ def wrong(ct, x, w):
 # ── forward and gradient are told apart ──────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("forward", "vjp", "expected"),
@@ -248,6 +249,7 @@ def test_a_wrong_spec_fails_itself_and_blames_nobody_else(shape):
     )
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("vjp_is_right", [True, False])
 def test_what_float64_cannot_see_is_settled_at_50_digits_even_beside_a_wrong_spec(vjp_is_right):
     # 2^30 drowns x^2: differences of float64 are good to 7 digits.
@@ -384,6 +386,7 @@ def test_slack_widens_the_bound_by_ulps_of_the_scale():
     assert verdict(error * 3, error * 1.1) == "fail"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("factor", [1.0, 0.0])
 def test_where_rounding_may_cost_the_whole_gradient_nothing_passes(factor):
     sample = Sample(

@@ -134,6 +134,7 @@ def changed(name, change):
     return update
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", ["w", "s", "buf.w"])
 @pytest.mark.parametrize(
     ("change", "verdict", "said"),
@@ -167,6 +168,7 @@ def test_a_right_update_passes_and_has_a_finding_per_tensor_and_state(truth, dty
     assert {f.verdict for f in judge_rule(truth, Reference(), dtype)} == {Verdict.PASS}
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("scale", [0.0, -1.0, 2.0, 1.01, 1 + 1e-4])
 def test_a_wrong_step_fails(truth, dtype, scale):

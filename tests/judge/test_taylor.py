@@ -151,6 +151,7 @@ def test_the_bar_covers_the_error_of_the_intercept(name, mean, spread):
     assert np.mean(covered) >= 0.995
 
 
+@pytest.mark.slow
 def test_a_bar_a_thousand_times_shorter_would_not_cover_it():
     outside = [
         not abs(curve.intercept) <= curve.error_bar / 1000 for curve, _, _ in curves("seventh")
@@ -409,6 +410,7 @@ def test_float32_rounding_shows_as_the_error_that_it_is():
     assert curve.error_bar < abs(curve.intercept) <= 1e-6
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "sample"), [("relu", "kink"), ("relu", "beside"), ("clamp", "kink"), ("max", "ties")]
 )

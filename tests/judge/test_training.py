@@ -340,6 +340,7 @@ def test_what_is_to_be_resolved_is_measured_by_the_largest_step():
     assert trainer.largest == max(leg.size for leg in legs) < 1
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("offset", [0.0, -1.0, -1e3])
 def test_training_goes_on_below_a_loss_of_zero(offset, monkeypatch):
     """It ends where the loss is far from where it began, whatever its sign is."""

@@ -42,7 +42,7 @@ SMOOTH = {
 }
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
 @pytest.mark.parametrize("thorough", [False, True])
@@ -126,6 +126,7 @@ def test_a_loss_that_ends_nearby_is_differenced_with_shorter_steps():
     assert abs(slope.value) <= slope.bar <= 1e-7 * norm
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("sigma", [1e-13, 1e-9, 1e-5])
 def test_noise_is_measured_whatever_its_source(sigma):
     """Rounding that is larger than the loss's own digits say: an inner float32, say."""
@@ -152,6 +153,7 @@ def test_a_kink_at_the_point_shows_both_slopes():
     assert sides.bar < 1e-5
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_a_smooth_point_has_no_kink(name):
     function, gradient = SMOOTH[name]

@@ -160,6 +160,7 @@ def test_every_function_of_the_list_has_an_example_here():
 # ── agreement ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize(("call", "args"), EXAMPLES)
 def test_floats_agree_with_fifty_digits_and_keep_their_dtype(call, args):
     xp = mp50()

@@ -94,7 +94,7 @@ def measure(cases, shrink=1.0, differences=lambda truth, index: truth.truth(inde
 # ── every built-in operator ──────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=9)
+@pytest.mark.suite(keep=6)
 @pytest.mark.parametrize("name", third(OPERATORS))
 def test_the_bars_cover_every_builtin_operator(suite, name):
     triple, ladder = measure(ordinary(suite.cases([name])))
@@ -114,7 +114,7 @@ def test_the_bars_cover_every_builtin_operator_at_many_seeds(suite, name):
         assert tally.honest, tally
 
 
-@pytest.mark.suite(keep=9, by="gradcheck run")
+@pytest.mark.suite(keep=6, by="gradcheck run")
 @pytest.mark.parametrize("name", third(OPERATORS))
 def test_differences_agree_with_the_spec_in_float64(suite, name):
     for case in ordinary(suite.cases([name])):

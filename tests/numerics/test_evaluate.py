@@ -76,6 +76,7 @@ def test_a_function_is_stacked_exactly_where_that_is_safe(name):
     assert Evaluator(Point(Counted(ALL[name]), (X,)), 0).stacked == (name in STACKS)
 
 
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("chunk", [1, 500, 1 << 20])
 def test_stacked_or_not_the_values_are_those_of_single_calls(name, chunk, monkeypatch):

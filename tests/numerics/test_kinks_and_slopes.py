@@ -67,6 +67,7 @@ def test_a_kink_is_found_with_both_of_its_slopes(name):
     assert abs(found.high[0, 0] - high) <= 2 * found.bar[0, 0] + 1e-12
 
 
+@pytest.mark.slow(keep=10)
 @each_kink
 @pytest.mark.parametrize("distance", [1e-13, 3e-11, -1e-10, 1e-9, -1e-7, 1e-5, 0.01])
 def test_beside_a_kink_the_slope_of_that_side_is_read_or_nothing_is(name, distance):
@@ -157,7 +158,7 @@ SMOOTH = {
 POINTS = np.concatenate([Draw("kinks").normal(40), [0.0, 1.0, -1.0, 1e-3]])
 
 
-@pytest.mark.slow(keep=10)
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_a_smooth_function_has_no_kink_anywhere(name):
     x = POINTS + (1000 if name == "shifted" else 0)

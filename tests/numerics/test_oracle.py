@@ -53,7 +53,7 @@ X, W, B = draw("x").normal(3, 5), draw("w").normal(5), draw("b").normal(5)
 # ── the proof that the built-in VJPs are right ───────────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=10)
+@pytest.mark.suite(keep=6)
 @pytest.mark.parametrize("name", third([spec.name for spec in SUITE]))
 def test_every_builtin_vjp_is_certified_at_another_seed_than_that_of_a_run(suite, name):
     cases = ordinary(suite.cases([name], seed=1))
@@ -112,6 +112,7 @@ def test_what_cancels_inside_forward_does_not_refuse_a_right_vjp(suite):
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("relative", ["1e-3", "1e-12", "1e-20", "-1e-24"])
 @pytest.mark.parametrize("element", [0, 7, 14])
 def test_one_element_that_is_off_by_little_is_refused(relative, element):

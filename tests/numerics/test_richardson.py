@@ -228,6 +228,7 @@ def test_the_bar_of_the_ladder_covers_its_error(name):
         assert bar <= 1e-6 * max(abs(slope(point)), 1e-3)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["exp", "linear", "wiggling", "a scale of its own"])
 def test_the_bar_of_the_ladder_is_no_wider_than_it_must_be(name):
     function, slope, x = HARD[name]

@@ -94,6 +94,7 @@ def movers(evaluator):
     return moves
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("name", FOUND)
 def test_every_output_belongs_to_the_block_that_moves_it(name):
     function, primals, index, _ = FOUND[name]

@@ -109,6 +109,7 @@ def raises(error):
     return vjp
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "vjp",
@@ -220,7 +221,7 @@ def test_one_is_called_in_the_dtypes_own_arithmetic(make):
 # ── impostors ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=16)
+@pytest.mark.slow(keep=10)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("name", BY_NAME)
@@ -228,6 +229,7 @@ def test_an_ordinary_sample_rejects_every_impostor_of_either_gradient(gated, dty
     assert gated(dtype=dtype).impostor(BY_NAME[name], index) is True
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_only_the_gradient_meant_is_replaced(gated, monkeypatch, name):
     target = gated()
@@ -247,6 +249,7 @@ def nothing(draw):
     return np.zeros(4), np.zeros(4)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("primals", "equal"),
     [

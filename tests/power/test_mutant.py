@@ -16,6 +16,7 @@ def inputs(draw):
     return (draw.normal(3),), {}
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("parts", "said"),
     [

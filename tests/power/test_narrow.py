@@ -33,6 +33,7 @@ def test_every_type_that_is_narrower_is_put_everywhere():
     assert "operands" not in {r.what for r in roundings(["x"], "float64")}  # x says it
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_matrix_product_of_narrow_numbers_is_rejected(dtype):
     found = verdicts("matmul", [dtype])
@@ -49,6 +50,7 @@ def test_what_passes_has_its_proof():
     assert found["x", "bfloat16", "float32"].reason == "no gradient depends on how x is rounded"
 
 
+@pytest.mark.slow
 def test_a_choice_that_no_sample_turns_says_from_how_many_bits_it_does():
     reason = verdicts("clamp")["x", "float32", "float64"].reason
     assert reason.startswith("no gradient changes at any sample; shows from ")

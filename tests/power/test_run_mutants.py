@@ -75,6 +75,7 @@ def test_progress_names_each_operator_before_it_is_attacked(several):
     assert seen == [(0, 2, "c"), (1, 2, "a")]
 
 
+@pytest.mark.slow
 def test_the_same_plan_gives_the_same_power(several):
     assert run(plan(*"abc")) == run(plan(*"abc"))
 

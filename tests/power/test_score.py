@@ -432,6 +432,7 @@ def test_a_proof_needs_no_sample(make, few):
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 40, 200])
 def test_every_wrong_answer_belongs_to_exactly_one_part(of):
     names = [("op", f"wrong-{i}") for i in range(200)]

@@ -39,6 +39,7 @@ def test_a_known_failure_opens_the_gate_and_an_unexpected_pass_closes_it(listed,
     assert not mended.passed
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("form", ["terminal", "markdown", "html"])
 def test_tables_say_xfail_and_xpass(listed, mended, form):
     known, passing = report.render(listed, form), report.render(mended, form)

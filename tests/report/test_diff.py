@@ -77,7 +77,7 @@ def pair(request):
     return between(*(request.getfixturevalue(name) for name in request.param))
 
 
-@pytest.mark.slow(keep=11)
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_and_itself(name, form, request):
@@ -90,7 +90,7 @@ def test_a_run_and_itself(name, form, request):
         assert text == found.summary + "\n"
 
 
-@pytest.mark.suite(keep=20)
+@pytest.mark.suite(keep=13)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_pair_is_printable_and_the_same_twice(pair, form):
     text = render(pair, form)
@@ -99,7 +99,7 @@ def test_every_pair_is_printable_and_the_same_twice(pair, form):
     assert all(c.isprintable() or c == "\n" for c in text)
 
 
-@pytest.mark.suite(keep=15)
+@pytest.mark.suite(keep=10)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_terminal_keeps_its_width(pair, every, two, width):
     for found in (pair, every, two):

@@ -61,6 +61,7 @@ def test_what_has_no_evidence_has_no_picture(draw, make):
     assert draw("taylor", make.result(taylor=flat).finding).startswith("<p")
 
 
+@pytest.mark.slow
 def test_markup_needs_neither_ids_nor_scripts_nor_styles_of_its_own(draw, evidenced, hostile):
     for run in (evidenced, hostile):
         for text in filter(str.strip, pictures(draw, run)):

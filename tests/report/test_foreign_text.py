@@ -189,7 +189,7 @@ def test_no_field_is_forgotten(calm):
             assert any(CALM in str(value) for value in values), f"{kind.__name__}.{name}"
 
 
-@pytest.mark.suite(keep=12)
+@pytest.mark.suite(keep=8)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_face_is_printable_and_bounded(pair, both, form):
     _, other = both(form)
@@ -226,7 +226,7 @@ class Page(HTMLParser):
                 assert re.match(r"#|data:image/|https?://", value or "#"), value
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=4)
 def test_html_has_the_same_elements(pair, both):
     one, other = map(Page, both("html"))
     if pair.text.strip() and len(pair.text) < 5000:
@@ -235,7 +235,7 @@ def test_html_has_the_same_elements(pair, both):
         assert [tag for tag, _ in other.found] == [tag for tag, _ in one.found]
 
 
-@pytest.mark.suite(keep=10)
+@pytest.mark.suite(keep=6)
 @pytest.mark.parametrize("form", ["markdown", "summary"])
 def test_markdown_has_the_same_blocks(pair, both, form):
     one, other = (skeleton(text) for text in both(form))
@@ -265,7 +265,7 @@ def skeleton(text):
     return found
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=4)
 def test_junit_has_the_same_elements_and_is_valid(pair, both):
     one, other = both("junit")
     xmlschema.XMLSchema(Path(__file__).parent / "data" / "junit-10.xsd").validate(other)
@@ -274,7 +274,7 @@ def test_junit_has_the_same_elements_and_is_valid(pair, both):
         assert [e.tag for e in trees[0].iter()] == [e.tag for e in trees[1].iter()]
 
 
-@pytest.mark.suite(keep=8)
+@pytest.mark.suite(keep=5)
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_json_has_the_same_shape_obeys_its_schema_and_is_read_again(pair, both, form, tmp_path):
     one, other = both(form)
@@ -299,6 +299,7 @@ def shape(found):
     return [*map(shape, found)] if isinstance(found, list) else type(found)
 
 
+@pytest.mark.slow(keep=4)
 def test_annotations_are_commands_of_ours_alone(both):
     one, other = both("github")
     pattern = re.compile(r"::(error|warning|notice)(?: ((?:file|line|title)=[^:\n]*))?::.*")
@@ -314,6 +315,7 @@ def test_annotations_are_commands_of_ours_alone(both):
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.slow(keep=4)
 def test_findings_have_the_same_shape_and_order(pair, both):
     one, other = map(json.loads, both("gitlab"))
     assert both("gitlab")[1].isascii()
@@ -331,7 +333,7 @@ def test_a_badge_says_the_same(pair):
     assert badge(pair.evil) == badge(pair.calm)
 
 
-@pytest.mark.suite(keep=20)
+@pytest.mark.suite(keep=13)
 @pytest.mark.parametrize("form", differences.FORMATS)
 def test_a_difference_is_printable_bounded_and_commands_nobody(pair, form):
     (name,) = pair.evil.header.implementations

@@ -60,7 +60,7 @@ def test_unknown_formats_are_refused_before_anything_is_rendered(passing):
     assert check_format("html") == "html"
 
 
-@pytest.mark.suite(keep=33)
+@pytest.mark.suite(keep=22)
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_renders_every_run_the_same_way_twice_and_for_any_file(name, any_run):
     text = render(any_run, name)

@@ -57,6 +57,7 @@ def one(make, **changes):
     return found
 
 
+@pytest.mark.slow(keep=2)
 def test_every_run_is_a_list_of_findings_that_gitlab_reads(any_run):
     found = findings(any_run)
     assert any(f["severity"] not in ("info", "minor") for f in found) == (not any_run.passed)
@@ -79,6 +80,7 @@ def test_a_gradient_is_found_with_its_class_where_its_code_stands(make):
     }
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("source", "implementation", "path", "line"),
     [
@@ -125,6 +127,7 @@ def test_a_gradient_has_one_finding_however_many_samples_and_dtypes_fail(make):
     assert " and 5 more); run: " in found["description"]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("verdict", "severity"),
     [

@@ -79,7 +79,7 @@ def outside(lines):
     assert not fence
 
 
-@pytest.mark.suite(keep=26)
+@pytest.mark.suite(keep=17)
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_was_printed_is_shown_and_cut(form, runs):
     calm, hostile = (render(run, form) for run in runs)
@@ -91,7 +91,7 @@ def test_what_was_printed_is_shown_and_cut(form, runs):
     assert all(c.isprintable() or c == "\n" for c in hostile)
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=4)
 def test_the_terminal_keeps_its_lines(runs):
     calm, hostile = (render(run, "terminal").splitlines() for run in runs)
     ours = [line for line in hostile if not line.lstrip().startswith("| ")]
@@ -101,20 +101,20 @@ def test_the_terminal_keeps_its_lines(runs):
     assert max(map(len, hostile[:-1])) <= max(100, *map(len, calm[:-1]))
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=4)
 def test_markdown_keeps_its_blocks(runs):
     calm, hostile = (list(outside(render(run, "markdown").splitlines())) for run in runs)
     assert hostile == calm
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=4)
 def test_html_has_no_new_element(runs):
     calm, hostile = (Elements(render(run, "html")) for run in runs)
     assert hostile.found == calm.found
     assert hostile.texts.count(runs[1].summary) == 1
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=4)
 def test_json_keeps_its_shape(runs):
     calm, hostile = (json.loads(render(run, "json")) for run in runs)
     for one, other in zip(calm["results"], hostile["results"], strict=True):
@@ -124,7 +124,7 @@ def test_json_keeps_its_shape(runs):
     assert calm["footer"] == hostile["footer"]
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=4)
 def test_junit_keeps_its_elements(runs):
     schema = xmlschema.XMLSchema(Path(__file__).parent / "data" / "junit-10.xsd")
     calm, hostile = (render(run, "junit") for run in runs)

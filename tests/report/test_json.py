@@ -18,6 +18,7 @@ def load(text):
     return json.loads(text, parse_constant=refuse)
 
 
+@pytest.mark.slow(keep=2)
 def test_every_run_is_strict_json(any_run):
     found = load(render(any_run))
     assert list(found) == ["header", "results", "footer"]

@@ -36,6 +36,7 @@ def test_the_schema_can_tell(passing, schema):
         assert not schema.is_valid(broken)
 
 
+@pytest.mark.slow(keep=2)
 def test_it_is_green_exactly_if_the_run_passed(any_run, make):
     runs = [
         any_run,
@@ -120,6 +121,7 @@ def test_troubles_are_errors_of_their_own(make):
     assert suite.get("name") == "gradcheck"
 
 
+@pytest.mark.slow(keep=2)
 def test_there_is_no_time_in_it(any_run):
     root = parse(any_run)
     assert {element.get("time", "0") for element in root.iter()} == {"0"}

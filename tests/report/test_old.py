@@ -35,7 +35,7 @@ def test_it_says_what_it_said(path):
     assert list(run.troubles) == said["troubles"]
 
 
-@pytest.mark.slow(keep=22)
+@pytest.mark.slow(keep=14)
 @pytest.mark.parametrize("form", FORMATS)
 def test_it_renders(path, form):
     run = read(path)

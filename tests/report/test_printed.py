@@ -101,7 +101,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.slow(keep=10)
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("most", [1, FEW, LINES])
 def test_what_is_stored_is_shown_as_what_was_printed(name, most):

@@ -33,6 +33,7 @@ def with_(shown, **changes):
     return replace(shown, run=replace(shown.run, results=results))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 200])
 def test_no_line_is_wider_than_the_page(shown, width):
     *lines, blank, last = render(shown, width=width).split("\n")[:-1]

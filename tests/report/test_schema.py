@@ -98,6 +98,7 @@ def test_reports_of_earlier_versions_obey_it(path):
     validator("report").validate(strict_json(path.read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(OLD.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_logs_of_earlier_versions_obey_it(path):
     for line in path.read_text().splitlines():
@@ -134,7 +135,7 @@ WRONG = {
 }
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_document_is_rejected(document, wrong):
     check = validator("report")

@@ -116,6 +116,7 @@ def test_a_hundred_thousand_failures_fit_and_the_rest_is_counted(flood):
         assert shown + int(left[1].replace(",", "")) == total, noun
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("limit", [3_000, 5_000, 20_000, 60_000])
 def test_bytes_are_counted_and_not_characters(make, limit):
     found = [make.result(WIDE * 100, f"{i}", FAIL, reason=WIDE * 300) for i in range(300)]

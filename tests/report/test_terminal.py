@@ -15,6 +15,7 @@ def lines(run, **options):
     return render(run, **options).splitlines()
 
 
+@pytest.mark.slow(keep=2)
 def test_the_last_line_is_the_one_for_scripts(any_run):
     for width in (60, 100):
         text = render(any_run, width=width, color=True)
@@ -22,7 +23,7 @@ def test_the_last_line_is_the_one_for_scripts(any_run):
         assert text.count("RESULT ") == 1
 
 
-@pytest.mark.slow(keep=9)
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_no_line_is_wider_than_asked_but_those_to_be_copied(any_run, width):
     *body, _ = lines(any_run, width=width)
@@ -201,6 +202,7 @@ def test_an_empty_run_says_so(empty):
     assert "PASS" not in render(empty)
 
 
+@pytest.mark.slow(keep=2)
 def test_colour_is_on_verdict_words_only_and_changes_no_text(any_run):
     plain, coloured = render(any_run), render(any_run, color=True)
     assert "\x1b" not in plain

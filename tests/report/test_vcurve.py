@@ -81,6 +81,7 @@ def test_what_lies_far_below_the_floor_stands_at_the_edge_and_says_so(make):
     assert not picture(failed(make, 1e-12).finding).off.note.text.startswith("↓")
 
 
+@pytest.mark.slow(keep=10)
 @pytest.mark.parametrize("off", [10.0 ** (-k / 4) for k in range(80)])
 def test_no_two_texts_lie_on_each_other(make, off):
     at = picture(failed(make, off, bound=3e-9).finding)

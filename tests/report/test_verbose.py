@@ -68,7 +68,7 @@ def test_a_long_table_is_not_folded(make):
     assert "One line per" not in render(many, "terminal", verbosity=1)
 
 
-@pytest.mark.slow(keep=9)
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("width", [60, 75, 100, 160])
 def test_it_fits(any_run, width):
     lines = render(any_run, "terminal", width=width, verbosity=1).splitlines()

@@ -18,12 +18,13 @@ def wide(text, width):
     return [line for line in text.splitlines() if len(line) > width and not line.startswith(COPIED)]
 
 
-@pytest.mark.suite(keep=33)
+@pytest.mark.suite(keep=22)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_report_of_every_run_fits(any_run, width):
     assert wide(render(any_run, width=width), width) == []
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_report_of_what_is_wrong_says_the_same_at_every_width(failing, width):
     def words(text):
@@ -32,7 +33,7 @@ def test_a_report_of_what_is_wrong_says_the_same_at_every_width(failing, width):
     assert words(render(failing, width=width)) == words(render(failing, width=100))
 
 
-@pytest.mark.slow(keep=17)
+@pytest.mark.slow(keep=11)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_explained_fits_but_for_formulas(name, width):

@@ -217,6 +217,7 @@ def op(name, forward=square, vjp=double, **samples):
     return OpSpec(name, "()->()", forward, vjp, drawn, **text)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("broken", "said"),
     [

@@ -50,6 +50,7 @@ def test_nothing_that_is_written_is_run(text, tmp_path, monkeypatch):
     assert found == [] == [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [

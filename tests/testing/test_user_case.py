@@ -52,6 +52,7 @@ def test_a_wrong_one_says_what_is_wrong_and_how_to_see_it_again():
     assert isinstance(caught.value, AssertionError)
 
 
+@pytest.mark.slow
 def test_every_gradient_that_is_wrong_is_told():
     (case, _) = norm()
     with pytest.raises(CheckFailed) as caught:

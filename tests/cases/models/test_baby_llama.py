@@ -80,6 +80,7 @@ def test_square_error_pulls_each_logit_to_its_target(case, fold, model, size):
     assert np.array_equal(fold(baby)["logits"], pull)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("model", BOTH)
 @pytest.mark.parametrize("size", SIZES)
 def test_cross_entropy_does_not_see_a_shift_of_all_logits(with_loss, fold, model, size):
@@ -112,6 +113,7 @@ def test_a_loss_reaches_its_own_sequence_and_no_later_position(case, fold):
     assert rows[1, :3].all()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("size", SIZES)
 def test_low_rank_gradients_are_those_of_the_product_through_the_other_factor(

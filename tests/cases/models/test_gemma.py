@@ -34,6 +34,7 @@ def test_a_layers_stages_are_the_calls_of_gemma_cpp(case):
     assert attrs["softcap"] == {"cap": 30.0}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", SIZES)
 def test_the_tied_table_gets_the_sum_of_both_contributions(case, fold, share, size):
     gemma, table = case("gemma", size), "embedder_input_embedding"

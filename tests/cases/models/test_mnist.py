@@ -20,6 +20,7 @@ def split(stage, cts, values):
     return (max_pool_2d_split_vjp(F64, cts[0], values[stage.reads[0]], **stage.attrs),)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("model", "count"), [("mnist_fc", 397_510), ("mnist_cnn", 9_098)])
 def test_large_is_the_examples_own_size(case, model, count):
     large = case(model, "large")
@@ -27,6 +28,7 @@ def test_large_is_the_examples_own_size(case, model, count):
     assert large.inputs["images"][0].size == 784
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("model", ["mnist_fc", "mnist_cnn"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_activation_is_exactly_zero_before_its_relu(suite, model, seed):
@@ -56,6 +58,7 @@ def test_some_units_are_dead(case):
     assert not (forward(fc)["fc1"] > 0).any(axis=0).all()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("model", ["mnist_fc", "mnist_cnn"])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_last_bias_shifts_all_logits_without_effect(case, fold, model, size):
@@ -79,6 +82,7 @@ def test_a_blank_pixels_weights_have_no_gradient_but_a_blank_image_moves_biases(
 # ── convolution and pooling ──────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", SIZES)
 def test_each_window_passes_its_gradient_to_one_place(case, fold, size):
     cnn = case("mnist_cnn", size)
@@ -96,6 +100,7 @@ def test_a_row_that_no_window_covers_has_no_gradient(case, fold):
     assert out[..., :6, :].any()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", SIZES)
 def test_ties_are_between_equals_so_that_the_loss_has_a_derivative(case, fold, size):
     cnn = case("mnist_cnn", size)

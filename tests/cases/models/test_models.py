@@ -60,7 +60,7 @@ def test_pytorch_returns_the_same_loss_and_gradients(case, by_torch, fold):
         assert agrees(cts[name], gradient, 1e-12), name
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_values_stay_near_1_and_every_parameter_matters(case, fold):
     values, cts = case.program.forward(F64, case.given), fold(case)

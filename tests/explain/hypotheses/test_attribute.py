@@ -17,6 +17,7 @@ def with_attrs(op, change):
     return vjp
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change", "label", "says"),
     [

@@ -39,6 +39,7 @@ def rows(test):
     return weigh
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "weigh", "label", "says"),
     [

@@ -56,6 +56,7 @@ def test_what_stands_in_its_place_is_named(op, output, edit, label, says):
     assert found.rule == "cotangent"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "edit", "label", "says"),
     [

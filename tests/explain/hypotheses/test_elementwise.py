@@ -21,6 +21,7 @@ def wrong(op):
     return first(op, changed(op, x=lambda g: 2 * g))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "diagonal"),
     [

@@ -40,6 +40,7 @@ OTHERS = [
 """Other defects: no factor at all, or one that is not the same for all elements."""
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("op", "output", "factor", "label", "says"),
     [
@@ -110,6 +111,7 @@ def test_a_count_must_hold_at_every_shape():
     assert found.says == "dx is 1/7 of the right value"
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("factor", "rules", "label"),
@@ -146,6 +148,7 @@ def test_one_significant_element_tells_no_factor():
 ARGUMENT = only("argument")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change", "says"),
     [
@@ -182,6 +185,7 @@ def test_the_array_is_named(op, output, change, says):
     assert found.says == says
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change"),
     [

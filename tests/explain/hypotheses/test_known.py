@@ -22,6 +22,7 @@ def of(other, **attrs):
     return vjp
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "other", "says"),
     [
@@ -36,6 +37,7 @@ def test_the_other_operator_is_named(op, other, says):
     assert found.says == says
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "change"),
     [

@@ -91,6 +91,7 @@ def test_what_overflows_everywhere_at_some_points_is_named_by_the_others():
 # ── silence ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "change",
     [

@@ -13,6 +13,7 @@ def where(condition, value=np.nan):
     return lambda g, ct, p, a: np.where(condition(p, ct), value, g)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "sample", "change", "says"),
     [

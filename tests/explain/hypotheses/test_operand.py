@@ -33,6 +33,7 @@ def test_what_was_read_instead_is_named(op, output, at, read, label, says):
     assert says in found.says
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change"),
     [
@@ -92,6 +93,7 @@ def test_nearly_zero_is_not_lost():
     assert not named("softmax", vjp, "x", LOST).label
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "wrong", "says"),
     [

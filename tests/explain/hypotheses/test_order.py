@@ -103,6 +103,7 @@ def test_forward_in_place_of_backward_is_the_jacobian_itself():
     assert "not its transpose" in found.says
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change", "label", "says"),
     [

@@ -30,6 +30,7 @@ def off_diagonal(g):
     return np.broadcast_to(rows != columns, g.shape)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "mask", "label", "says"),
     [
@@ -93,6 +94,7 @@ def test_what_depends_on_values_is_no_set_of_places(op, mask):
     assert not found.label, found
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change"),
     [

@@ -13,6 +13,7 @@ def bfloat16(g):
     return short(np.asarray(g, dtype=np.float64), 8)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change", "says"),
     [
@@ -42,6 +43,7 @@ def test_a_constant_in_float32_is_a_factor_of_nearly_one():
     assert "a constant is rounded to float32" in found.says
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("step", [1e-2, 2.0**-8])
 @pytest.mark.parametrize(("up", "down"), [(1, 1), (1, 0), (0, 1)])
 def test_a_difference_of_forward_is_told_with_its_step(step, up, down):
@@ -67,6 +69,7 @@ def test_cancellation_shows_as_an_error_that_jumps():
 # ── silence ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("op", "output", "change"),
     [

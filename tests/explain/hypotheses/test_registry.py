@@ -19,6 +19,7 @@ def where(op, special, change):
     return vjp
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("change", "label", "says"),
     [

@@ -24,6 +24,7 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "direction", "says"),
     [
@@ -51,6 +52,7 @@ def test_a_projection_that_the_truth_takes_out_is_called_one():
     )
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "change"),
     [

@@ -53,6 +53,7 @@ ROW = {"dialect": "broadcast", "sample": "row"}
 """Where y is repeated along the rows of x."""
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change", "label", "says"),
     [

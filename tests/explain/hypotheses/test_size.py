@@ -49,6 +49,7 @@ def test_what_depends_on_a_value_is_no_size():
     assert not named("variance", vjp, "x", SIZES, sample="width-67").label
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("change", [lambda g: 2 * g, lambda g: g + 0.1, np.sign])
 def test_what_is_wrong_at_all_sizes_is_left_to_others(change):
     assert not named("variance", changed("variance", x=change), "x", SIZES).label

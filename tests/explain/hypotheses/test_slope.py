@@ -13,6 +13,7 @@ def sloping(slope):
     return lambda ct, *primals, **attrs: ct * slope(*primals).astype(ct.dtype)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "slope", "says"),
     [
@@ -38,6 +39,7 @@ def test_a_slope_of_two_arguments_is_named():
     assert (found.label, "the slope exp x / y" in found.says) == ("D", True)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "slope"),
     [
@@ -113,6 +115,7 @@ def tail_lost(g):
     return out
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change"),
     [

@@ -16,6 +16,7 @@ def masked(keep):
     return vjp
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("keep", "says"),
     [
@@ -61,6 +62,7 @@ def test_operands_read_at_other_places_are_an_index_at_fault():
     assert found.label == "I", found
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "vjp"),
     [
@@ -76,6 +78,7 @@ def test_a_choice_that_follows_values_is_left_to_others(op, vjp):
     assert not found.label, found
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "output", "change"),
     [

@@ -110,6 +110,7 @@ def under(read):
     return vjp
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("read", "says", "sample"),
     [
@@ -135,6 +136,7 @@ def test_no_mask_at_all_is_another_formula():
     assert (found.label, "drops nothing" in found.says) == ("D", True)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "change",
     [

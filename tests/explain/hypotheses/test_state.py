@@ -163,6 +163,7 @@ def test_the_answer_of_a_shape_is_kept(op):
     assert found.says.startswith("dx is the answer to an earlier call of the same shape")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("op", "vjp"),
     [

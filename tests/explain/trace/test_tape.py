@@ -24,6 +24,7 @@ def kinds(found):
     return [node.kind for node in found.nodes if node.chain]
 
 
+@pytest.mark.slow
 def test_every_text_of_the_suite_gives_on_the_tape_what_it_gives_without():
     seen = set()
     for case in SUITE.cases(list(SUITE.operators)):

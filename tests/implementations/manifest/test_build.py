@@ -16,6 +16,7 @@ def prepared(folder, build="", version="version = '1'"):
     return prepare(parse(path))
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("build", "message"),
     [

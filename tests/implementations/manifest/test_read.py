@@ -30,6 +30,7 @@ def parsed(path, text):
     return parse(path)
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -176,7 +177,7 @@ def changed(text, *changes):
     return text
 
 
-@pytest.mark.slow(keep=14)
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize(
     ("text", "changes", "message"),
     [

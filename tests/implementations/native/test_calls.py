@@ -42,6 +42,7 @@ def pair(first, second):
     }
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "label", "says"),
     [
@@ -300,6 +301,7 @@ def weighted(entry, native, **bound):
     return native(entry("weighted", WEIGHTED, **bound), suite=OPERATORS)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("dialect", "names"), [("weight", ["x", "w"]), ("plain", ["x"])])
 def test_a_primal_that_the_dialect_lacks_is_null(native, judged, entry, dialect, names):
     found = judged(weighted(entry, native), "weighted", dialect, suite=OPERATORS)

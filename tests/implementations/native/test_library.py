@@ -98,6 +98,7 @@ def test_a_condition_that_cannot_be_evaluated(native, mul, entry):
     assert "`dim(x, 7) > 0` of `requires` cannot be evaluated" in reason
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("most", "verdict"), [(15, "pass"), (14, "unsupported")])
 def test_the_largest_tensor(native, mul, entry, most, verdict):
     one = native(entry("mul"), f"[capabilities]\nmax_elements = {most}")
@@ -251,6 +252,7 @@ def test_into_scales_what_it_adds_to(native, entry, case):
     assert np.array_equal(outs["x"], ct * y)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("shared", ["ct", "x"])
 def test_a_gradient_in_the_memory_of_an_argument(native, entry, case, shared):
     pair = ["dx", "dz"] if shared == "ct" else ["dy", "x"]
@@ -489,6 +491,7 @@ def test_a_right_manifest_is_left_alone(softmax):
     assert softmax("softmax_rows", **RIGHT_SIZES) == []
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("bind", [RIGHT_SIZES, SWAPPED])
 def test_code_that_is_wrong_either_way_is_left_to_the_judge(softmax, bind):
     assert softmax("softmax_wrong", **bind) == []

@@ -58,6 +58,7 @@ def test_a_library_may_handle_faults_of_its_own(native, mul, entry):
         assert mul(one, sample=sample) == RIGHT
 
 
+@pytest.mark.slow
 def test_after_a_crash_the_next_case_is_judged(native, judged, entry):
     parameters = "double *dx, const double *dy, const double *y, int n"
     tanh = entry("from_output", parameters, op="tanh", dy="cotangent", y="out")

@@ -26,6 +26,7 @@ def test_elements_that_are_never_written(native, mul, entry):
     assert reason.startswith("2 of 15 elements of the gradient of y are never written")
 
 
+@pytest.mark.slow
 def test_accumulating_is_declared(native, mul, entry):
     declared = entry("mul_adds", more='accumulates = ["dx"]')
     assert mul(native(declared)) == RIGHT
@@ -45,6 +46,7 @@ def test_accumulating_declared_of_another(native, mul, entry):
     assert "adds to `dy`" in reason
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("symbol", "buffer"), [("mul_keeps_sign", "dx"), ("mul_cross", "dy")]
 )  # fmt: skip
@@ -257,6 +259,7 @@ FROM_INDEXED = (
 )
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "at", ["saved:at[n]", {"is": "saved:at[n]", "at": "0", "size": "n + 1"}], ids=["same", "other"]
 )

@@ -148,7 +148,7 @@ def test_noise_is_heard_after_standard_output_was_closed(worker, ask):
     assert worker.run(ask("prints")).printed == "GRDC\r\n n is 3"
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize(
     ("symbol", "reason"),
     [
@@ -279,6 +279,7 @@ def test_an_empty_buffer_faults_when_it_is_touched(worker, library, symbol, guar
     assert outcome.buffers["x"].nbytes == 0
 
 
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize("guard", ["end", "start", "off"])
 @pytest.mark.parametrize("align", [1, 4, 64, 4096])
 @pytest.mark.parametrize("nbytes", [1, 40, 4096, 10_000])

@@ -102,6 +102,7 @@ def test_an_answer_has_the_stamp_of_its_request_or_is_refused_at_once():
             read(exactly(wrong[: len(stamp)]), stamp=stamp)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("blocks", [[b""] * (BLOCKS_MAX + 1), []])
 def test_an_answer_that_nobody_would_take_is_not_begun(blocks):
     header = {} if blocks else {"text": "x" * HEADER_MAX}

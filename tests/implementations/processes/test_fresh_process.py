@@ -158,6 +158,7 @@ def test_a_witness_that_cannot_be_started_confirms_nothing(isolated, monkeypatch
     assert "once only" in finding.reason
 
 
+@pytest.mark.slow
 def test_a_program_is_asked_again_too():
     protocol = Path(__file__).parents[1] / "protocol"
     for lie, verdict in (("silences", Verdict.ERROR), ("", Verdict.PASS)):

@@ -25,6 +25,7 @@ def poke(address, data):
     ctypes.memmove(address, data, len(data))
 
 
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("guard", ["end", "start", "off"])
 @pytest.mark.parametrize("align", [1, 8, 64, PAGE])
 @pytest.mark.parametrize("nbytes", [1, 24, PAGE - 1, PAGE, 3 * PAGE + 5])
@@ -51,6 +52,7 @@ def test_an_empty_block_has_an_address(guarded, guard):
     block.protect("none")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("at", "size", "words"),
     [

@@ -302,6 +302,7 @@ def test_a_library_computes_as_loading_it_leaves_it_and_no_other_does(compiled, 
 # ── signals ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("symbol", "what"), [("alarms", "SIGALRM"), ("profiles", "SIGPROF")])
 def test_a_timer_that_is_left_is_told_and_stopped(worker, ask, symbol, what):
     words = f"{symbol} leaves an interval timer running, whose {what} comes later; stop it"
@@ -326,6 +327,7 @@ def test_a_handler_of_one_call_does_not_serve_the_next(worker, ask):
     assert ending(worker, ask("handles_division", "divides")).reason == "SIGFPE in divides"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("before", ["right", "blocks_all"])
 def test_a_signal_that_the_code_sends_itself_arrives_in_its_call(worker, ask, before):
     assert ending(worker, ask(before, "raises", "right")).reason == "SIGSEGV in raises"

@@ -344,6 +344,7 @@ def test_a_right_answer_is_understood(level):
     assert understood(level, encoded(level, RESULT_LINE, [DATA])) == "answered"
 
 
+@pytest.mark.slow(keep=1)
 def test_flipped_cut_and_doubled_bytes_are_understood_or_refused(level):
     draw = random.Random(f"hostile bytes {level}")
     whole = encoded(level, RESULT_LINE, [DATA])

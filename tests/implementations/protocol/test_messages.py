@@ -221,6 +221,7 @@ def test_what_is_printed_before_an_answer_is_set_aside(level, noise):
     assert printed.encode() == noise.replace(b"\xff", "\ufffd".encode())
 
 
+@pytest.mark.slow(keep=1)
 def test_a_flood_is_no_answer(level):
     noise = b"x" * 99 + b"\n"
     with pytest.raises(Violation, match="no answer; print on standard error") as caught:
@@ -228,6 +229,7 @@ def test_a_flood_is_no_answer(level):
     assert caught.value.derailed
 
 
+@pytest.mark.slow(keep=1)
 def test_noise_before_each_of_many_answers_is_no_flood(level):
     strays = Strays()
     data = (b"x" * 999 + b"\n" + encoded(level, {"kind": "pong", "seq": 1})) * 100
@@ -398,6 +400,7 @@ def test_the_answers_on_file_are_right():
             assert np.allclose(got, array, rtol=0, atol=8 * np.finfo(entry["dtype"]).eps)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("level", ["frames", "jsonl"])
 def test_the_speaker_of_these_tests_answers_so(level):
     compare(answers([sys.executable, "-I", "-S", HERE / "speaker.py", level], level))

@@ -52,6 +52,7 @@ def check(found):
     assert all(abs(g - w) <= 1e-15 for g, w in zip(got, want, strict=True))
 
 
+@pytest.mark.slow(keep=1)
 def test_a_program_is_greeted_asked_and_dismissed(talk):
     session = talk()
     hello = session.hello
@@ -66,6 +67,7 @@ def test_a_program_is_greeted_asked_and_dismissed(talk):
     assert session.printed() == ""
 
 
+@pytest.mark.slow(keep=1)
 def test_a_closed_session_begins_again(talk):
     session = talk()
     check(session.run(REQUEST))
@@ -99,7 +101,7 @@ VIOLATIONS = {
 }
 
 
-@pytest.mark.slow(keep=15)
+@pytest.mark.slow(keep=10)
 @pytest.mark.parametrize("lie", VIOLATIONS)
 def test_a_lie_is_a_violation_in_words_and_the_session_goes_on(talk, lie):
     session = talk(lie)
@@ -111,6 +113,7 @@ def test_a_lie_is_a_violation_in_words_and_the_session_goes_on(talk, lie):
     session.ping()  # a derailed program has been started again
 
 
+@pytest.mark.slow(keep=1)
 def test_an_answer_that_was_sent_ahead_is_none(talk):
     session = talk("answers_ahead")
     check(session.run(REQUEST))
@@ -126,19 +129,23 @@ def test_frames_must_lie_in_their_payload(program):
         session.close()
 
 
+@pytest.mark.slow(keep=1)
 def test_an_unknown_key_is_no_matter(talk):
     check(talk("unknown_key").run(REQUEST))
 
 
+@pytest.mark.slow(keep=1)
 def test_what_is_left_out_is_absent(talk):
     assert talk("one_less").run(REQUEST) == {}
 
 
+@pytest.mark.slow(keep=1)
 def test_what_is_lacked_is_unsupported(talk):
     with pytest.raises(Unsupported, match=r"^not here$"):
         talk("unsupported").run(REQUEST)
 
 
+@pytest.mark.slow(keep=1)
 def test_an_error_keeps_its_words_on_one_short_line(talk):
     with pytest.raises(Failed, match="boom") as caught:
         talk("unasked_error").run(REQUEST)
@@ -147,6 +154,7 @@ def test_an_error_keeps_its_words_on_one_short_line(talk):
     assert caught.value.trace == "t"
 
 
+@pytest.mark.slow(keep=1)
 def test_an_error_about_nothing_in_particular_ends_the_program(talk):
     session = talk("null_error")
     with pytest.raises(Failed, match="unreadable"):
@@ -195,6 +203,7 @@ def test_a_program_that_says_no_more_is_ended(talk, lie):
     assert caught.value.ending.verdict is wanted
 
 
+@pytest.mark.slow(keep=1)
 def test_noise_is_collected_and_changes_nothing(talk):
     session = talk("prints")
     check(session.run(REQUEST))
@@ -213,6 +222,7 @@ def test_noise_that_looks_like_an_answer_changes_nothing(program):
     session.close()
 
 
+@pytest.mark.slow(keep=1)
 def test_what_goes_to_stderr_is_kept_in_bounds(talk):
     session = talk("floods_stderr")
     check(session.run(REQUEST))
@@ -252,12 +262,14 @@ def test_a_program_that_cannot_be_greeted_cannot_be_loaded_and_is_ended(talk, li
         assert descriptors() == before
 
 
+@pytest.mark.slow(keep=1)
 def test_a_program_that_is_silent_at_first_cannot_be_loaded(talk):
     session = talk("hangs_at_once", startup=0.5)
     with pytest.raises(LoadError, match=r"asked what it offers: no answer within 0\.5 s"):
         _ = session.hello
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("ours", "its"), [("frames", "jsonl"), ("jsonl", "frames")])
 def test_a_program_of_another_level_cannot_be_loaded_and_is_recognised(program, ours, its):
     there = program(ours)
@@ -273,6 +285,7 @@ def test_a_program_that_is_not_there_cannot_be_loaded(talk):
         _ = session.hello
 
 
+@pytest.mark.slow(keep=1)
 def test_pong_is_the_only_answer_to_ping(talk):
     with pytest.raises(Violation, match="is a `done` where `pong` is expected"):
         talk("deaf_to_ping").ping()
@@ -289,6 +302,7 @@ def test_last_words_are_heard_with_the_status(talk):
     session.ping()
 
 
+@pytest.mark.slow(keep=1)
 def test_last_words_that_take_too_long_are_an_end(talk):
     with pytest.raises(WorkerError, match="did not end within"):
         talk(timeout=0.5).last(b"", close=False)
@@ -412,6 +426,7 @@ def test_another_status_is_an_error(run):
         run("exits_4")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("lie", ["short", "long", "link", "extra"])
 def test_files_that_do_not_fit_are_violations(run, lie):
     with pytest.raises(Violation, match=r"protocol: .*gradient"):

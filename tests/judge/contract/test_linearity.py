@@ -24,6 +24,7 @@ def test_an_absolute_value_is_seen(subject):
     assert breach is not None
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_right_ones_are_linear(subject, right, dtype):
     assert linear(subject(dtype=dtype)) is None

@@ -85,6 +85,7 @@ def test_what_fails_once_is_told_and_what_refuses_is_another_question(subject, s
         assert error.value.finding.verdict is told
 
 
+@pytest.mark.slow
 def test_every_size_that_is_wrong_is_named(subject, mutant):
     seen = sizes(subject(mutant("no-tail"))).seen
     assert seen.startswith("with 9 along the last axis, dw: ")
@@ -168,6 +169,7 @@ def test_right_ones_are_right_at_every_size(subject, right):
     assert seen == {(3, n) for n in SIZES} | {(n, 7) for n in SIZES}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["packed_swiglu/default/typical", "attention/separate/typical"])
 def test_sizes_that_make_no_whole_parts_are_left_out(subject, name):
     assert sizes(subject(name=name)) is None
@@ -293,6 +295,7 @@ def test_code_that_copies_only_what_it_cannot_read_must_see_stride_zero(subject,
     assert "the cotangent" in layouts(subject(naive)).seen
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_right_ones_read_any_layout(subject, right, dtype):
     assert layouts(subject(right, dtype=dtype)) is None

@@ -99,7 +99,7 @@ ELEMENTWISE = {
 }  # fmt: skip
 
 
-@pytest.mark.slow(keep=26)
+@pytest.mark.slow(keep=17)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_slopes_of_functions_of_one_number(name):
     forward, x, formula = ELEMENTWISE[name]
@@ -248,6 +248,7 @@ MATRICES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("name", MATRICES)
 def test_slopes_of_functions_of_several_numbers(name):
     forward, x, formula = MATRICES[name]
@@ -295,6 +296,7 @@ KINKS = {
 }
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", KINKS)
 def test_slopes_of_both_sides(name):
     forward, x, behind, ahead = KINKS[name]

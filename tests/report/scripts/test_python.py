@@ -106,6 +106,7 @@ def test_a_script_is_wrong_until_the_code_is_right(alone, kernels, export, case,
     assert re.search(r"\nRIGHT: all \d+ elements of d\w+ agree\n$", found.stdout)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_right_is_exported_too(alone, kernels, export):
     kernels.write_text(KERNELS.replace("WRONG = True ", "WRONG = False"))
     for name in ("typical", "saturated", "shifted"):
@@ -211,6 +212,7 @@ SUITE = Suite("mine", "1", [OpSpec(
 """
 
 
+@pytest.mark.slow
 def test_a_function_of_two_outputs_gets_two_cotangents(alone, folder, export):
     (folder / "ours.py").write_text(TWO)
     code = "def vjp(ct, x): return {} * ct[0] * x + 3 * ct[1] * x * x\n"
@@ -223,6 +225,7 @@ def test_a_function_of_two_outputs_gets_two_cotangents(alone, folder, export):
     assert alone(wrong.path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_manifest_and_a_package_are_found_where_they_lie(alone, folder, export, monkeypatch):
     package = folder / "far" / "my"
     package.mkdir(parents=True)
@@ -314,6 +317,7 @@ def test_a_frameworks_code_is_asked_as_its_users_ask_it(folder, export, name, dt
 # ── what is refused ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("impl", "name", "says"),
     [

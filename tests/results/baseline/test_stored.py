@@ -51,6 +51,7 @@ def test_more_than_is_known_today_is_no_mistake(report):
     assert read(report(header__new=1, footer__new=[1], results__0__new={"a": 1}))
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

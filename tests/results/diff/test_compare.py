@@ -59,6 +59,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_change_is_told_once_and_nothing_else_is(make, seed):
     chance = random.Random(seed)

@@ -25,6 +25,7 @@ def test_the_same_is_no_change(make, verdict):
     assert marked(make, verdict, verdict) == still
 
 
+@pytest.mark.slow(keep=18)
 @pytest.mark.parametrize(("before", "after"), [*itertools.product(V, V)])
 def test_every_pair_of_verdicts_has_its_mark(make, before, after):
     """The table of marks, written down once more by cases that exclude each other."""

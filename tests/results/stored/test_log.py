@@ -53,6 +53,7 @@ reason = "r"
 """
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("match", ["relu/*/*/*", "*/*/*/*", "tanh/*/*/*", "relu/*/empty/*"])
 @pytest.mark.parametrize("output", ["dx", "vjp"])
 @pytest.mark.parametrize("empty", ["pass", "fail"])

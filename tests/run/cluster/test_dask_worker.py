@@ -109,12 +109,14 @@ def test_a_folder_that_is_not_here_is_no_hindrance(toy):
     assert found[3] == str(Path.cwd())
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_costs_its_own_task_alone(toy):
     before, how, after = toy.judged(toy.order(), "a", "die", "b")
     assert (before[1], how, after[1]) == ("a", "SIGSEGV", "b")
     assert before[2] != after[2]
 
 
+@pytest.mark.slow
 def test_a_process_that_went_away_unasked_is_replaced(toy):
     order = toy.order()
     ((_, _, pid, *_),) = toy.judged(order, "a")
@@ -156,6 +158,7 @@ def test_a_worker_that_cannot_judge_says_why(toy, order, why):
         toy.judged(wanted, "a")
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_once_while_it_loads_is_begun_again(toy):
     (found,) = toy.judged(toy.order("dies once"), "a")
     assert (toy.path / "died").exists()

@@ -144,6 +144,7 @@ def test_there_is_an_end_to_hope(monkeypatch):
         [*line.arrivals(4)]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("setup", "why"),
     [(tasks.unfit, "OSError: no such library"), (tasks.ends, r"it began \(exit status 7\)")],
@@ -217,6 +218,7 @@ def test_workers_are_forked_or_begin_from_nothing(forks, monkeypatch):
     assert line.results == {name: name for name in "ab"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted where /proc is")
 def test_what_brings_threads_is_not_forked():
     with fork_server.prestarted(LISTEN, [first("threaded")]):
@@ -258,6 +260,7 @@ def test_a_server_started_ahead_may_have_been_killed():
         assert worked("ab", tasks.told).results == {"a": ("a",), "b": ("b",)}
 
 
+@pytest.mark.slow
 def test_a_place_they_come_from_that_ends_again_and_again_ends_the_work():
     line = Watched("as")
     with Pool(line, tasks.sleeps, 1, tasks.begin) as pool:

@@ -167,6 +167,7 @@ def test_one_that_ends_its_worker_once_is_as_good_as_any():
     assert assembly.result(0) == [*execute(asked).results]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("verdict", sorted(ENDED))
 def test_code_that_ended_in_a_part_is_asked_again_at_once(verdict):
     """How often it may end in a case is counted over its dtypes, by the process that asks."""
