@@ -1,11 +1,11 @@
-"""The former name of `gradcheck.spec.label`, for suites on file."""
+"""The former name of `gradcheck.spec.defect`, for suites on file."""
 
 import warnings
 
-from gradcheck.spec.label import *  # noqa: F403
+from gradcheck.spec.defect import *  # noqa: F403
 
 warnings.warn(
-    "gradcheck.label is gradcheck.spec.label now: import it from there",
+    "gradcheck.label is gradcheck.spec.defect now: import it from there",
     DeprecationWarning,
     stacklevel=2,
 )
