@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.power.diagnosis import FEW, TYPED, Tally, confusion
 from gradcheck.report.marked import code, escape
-from gradcheck.report.page import Page, grid, span
-from gradcheck.report.wrapped_table import wrapped_table
+from gradcheck.report.page import Page, grid, span, wrapped_table
 from gradcheck.results.words import clean, plural
 from gradcheck.spec.label import LABELS
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import heat, remainder
+from gradcheck.report import heat, plots
 from gradcheck.results import words
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
@@ -274,7 +274,7 @@ def facts(result: CaseResult) -> list[tuple[str, str]]:
     if finding.evaluations or finding.verdict is Verdict.INCONCLUSIVE:
         pairs.append(("visible", visible(finding)))
     if finding.taylor is not None:
-        pairs.append(("taylor", remainder.curve(finding.taylor)))
+        pairs.append(("taylor", plots.taylor_says(finding.taylor)))
     pairs += [("hunts", clean(result.case.hunts)), ("run", command(result.repro))]
     return [(label, text) for label, text in pairs if text]
 

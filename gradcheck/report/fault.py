@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tabulate import tabulate
 
 from gradcheck.report.marked import code, escape, table
-from gradcheck.report.wrapped_table import wrapped_table
+from gradcheck.report.page import wrapped_table
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import failure_text, failures, model_words, run_words
+from gradcheck.report import failure_text, failures, models, run_words
 from gradcheck.report.page import clip
 from gradcheck.results import words
 from gradcheck.results.finding import Part
@@ -96,7 +96,7 @@ def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
         more = failure_text.rest(group.results[1:], group.results[:1])
         yield f"… and {len(group.results) - 1:,} more: {more}"
     own = [b for b in blames if group.part is not Part.STAGE or group.output in b.stages]
-    yield from (f"blame: {text}" for text in model_words.charges(own))
+    yield from (f"blame: {text}" for text in models.charges(own))
     if first.repro:
         yield f"{REPRO}{words.command(first.repro)}"
 

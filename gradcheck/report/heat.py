@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import groupby, pairwise, product
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report.axis import power
+from gradcheck.report.plots import power
 from gradcheck.results import words
 
 if TYPE_CHECKING:

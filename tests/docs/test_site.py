@@ -23,9 +23,8 @@ from gradcheck.cli import examples, exit_codes, main
 from gradcheck.cli.options import project_keys
 from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
-from gradcheck.results.expectation import Breach, Known
-from gradcheck.results.stored import described
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.stored import plain
+from gradcheck.results.verdict import Breach, Known, Verdict
 from gradcheck.spec.label import LABELS
 from gradcheck.spec.mutant_registry import mutants_of
 
@@ -162,7 +161,7 @@ def test_every_public_name_has_a_section(site):
         ("defects", [w for code, label in LABELS.items() for w in (code, label.word, label.says)]),
         ("contract", [w for one in PROPERTIES for w in (one.name, one.says)]),
         ("impostors", [w for one in IMPOSTORS for w in (one.name, one.says)]),
-        ("reports", [*report.FORMATS, *(f for part in described.FIELDS.values() for f in part)]),
+        ("reports", [*report.FORMATS, *(f for part in plain.FIELDS.values() for f in part)]),
         ("config", [*project_keys()]),
         ("bounds", ["float64", "float32", "float16", "bfloat16"]),
         (

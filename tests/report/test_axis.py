@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from gradcheck.report.axis import EVERY, Axis, power
+from gradcheck.report.plots import EVERY, Axis, power
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradcheck.report.badge import render
+from gradcheck.report.json import badge as render
 from gradcheck.results.verdict import Verdict
 
 V = Verdict

@@ -4,11 +4,10 @@ import re
 from importlib import resources
 
 import pytest
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from lxml import etree, html
 
-from gradcheck.report import figures, remainder, render
-from gradcheck.results import words
+from gradcheck.report import kills, render
+from gradcheck.report.html import page_templates
 
 CSS = (resources.files("gradcheck.report") / "templates" / "evidence.css").read_text()
 
@@ -16,15 +15,10 @@ CSS = (resources.files("gradcheck.report") / "templates" / "evidence.css").read_
 @pytest.fixture(scope="module")
 def draw():
     """`draw("vcurve", result)`: what a macro writes."""
-    environment = Environment(
-        loader=PackageLoader("gradcheck.report"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
 
     def draw(macro, given):
         source = f'{{% from "evidence.html.j2" import {macro} with context %}}{{{{ {macro}(it) }}}}'
-        known = {"figures": figures, "words": words, "remainder": remainder}
-        return environment.from_string(source).render(it=given, **known)
+        return page_templates().from_string(source).render(it=given)
 
     return draw
 
@@ -71,7 +65,7 @@ def test_markup_needs_neither_ids_nor_scripts_nor_styles_of_its_own(draw, eviden
 
 
 def test_foreign_text_is_inert_in_pictures_and_tables(draw, hostile):
-    texts = [*pictures(draw, hostile), *(draw("kills", m) for m in figures.kills(hostile))]
+    texts = [*pictures(draw, hostile), *(draw("kills", m) for m in kills.matrices(hostile))]
     for text in filter(str.strip, texts):
         assert "\x1b" not in text
         assert "<img" not in text
@@ -112,7 +106,7 @@ def test_a_kill_matrix_names_every_impostor_and_every_sample(draw, make):
         make.result(sample="weak", certificate=make.certificate(("nan",), ("zeros", "stale"))),
         make.result(sample="sharp", certificate=make.certificate(("nan", "zeros"), ())),
     )
-    (matrix,) = figures.kills(run)
+    (matrix,) = kills.matrices(run)
     tree = html.fromstring(draw("kills", matrix))
     heads = [th.text_content().strip() for th in tree.xpath("//thead//th")]
     assert heads == ["sample", "zeros", "nan", "stale"]

@@ -1,13 +1,13 @@
 import re
 
-from gradcheck.report import figures, models
+from gradcheck.report import html_evidence, models
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 
 
 def lights(run):
     (blamed,) = models.blamed(run)
-    found = figures.stages(run, blamed)
+    found = html_evidence.stages(run, blamed)
     *stages, others = found if found[-1].name.endswith(" others") else (*found, None)
     assert (others is None) == (len(stages) == 25)
     assert others is None or others.name == f"{25 - len(stages)} others"
@@ -46,6 +46,6 @@ def test_where_every_stage_is_known_there_are_no_others(make):
 
 
 def test_marks_are_told_without_colour():
-    marks = [mark for _, mark, _ in figures.LIGHTS.values()]
+    marks = [mark for _, mark, _ in html_evidence.LIGHTS.values()]
     assert len(set(marks)) == len(marks)
     assert all(re.fullmatch(r"\S", mark) for mark in marks)

@@ -19,15 +19,14 @@ import xmlschema
 from gradcheck.errors import UsageError
 from gradcheck.report import FORMATS, render
 from gradcheck.report import diff as differences
-from gradcheck.report.badge import render as badge
+from gradcheck.report.json import badge
 from gradcheck.results.case_result import Kind
 from gradcheck.results.diff.change import Side
 from gradcheck.results.diff.compare import compared
-from gradcheck.results.expectation import Breach, Expected, Known
 from gradcheck.results.finding import Certificate, Heat, Part, VCurve
 from gradcheck.results.stored.read import read
 from gradcheck.results.stored.schema import report as schema
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Breach, Expected, Known, Verdict
 from tests.case_results import changed
 
 CALM = "calm"

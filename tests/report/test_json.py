@@ -1,13 +1,16 @@
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
-from gradcheck.report.json import render
+from gradcheck import report
 from gradcheck.results.finding import Part, Taylor
 from gradcheck.results.stored.plain import footer_dict, header_dict, result_dict
 from gradcheck.results.verdict import Verdict
+
+render = partial(report.render, format="json")
 
 
 def refuse(constant):

@@ -3,7 +3,7 @@
 import pytest
 
 from gradcheck.report import render
-from gradcheck.report.notices import load_summary
+from gradcheck.report.run_words import load_summary
 from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict

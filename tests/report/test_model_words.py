@@ -2,14 +2,14 @@ import math
 
 import pytest
 
-from gradcheck.report import model_words, models
+from gradcheck.report import models
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 
 
 def sight(make, *results):
     (found,) = models.sights(make.run(*results))
-    return model_words.sight(found)
+    return models.sight(found)
 
 
 def projected(make, output, least, **changes):
@@ -43,7 +43,7 @@ def test_unresolved_elements_are_counted_and_the_first_gradients_named(make):
 def test_of_several_models_the_one_with_most_unresolved_elements_is_named(make):
     def found(*counts):
         results = [make.of_model("w", op=f"m{i}", unresolved=n) for i, n in enumerate(counts)]
-        return model_words.together(models.sights(make.run(*results)))
+        return models.together(models.sights(make.run(*results)))
 
     assert found(1, 5, 2) == [
         "8 elements too uncertain to be judged, the most of them in m1/default/tiny/float64: "
@@ -55,7 +55,7 @@ def test_of_several_models_the_one_with_most_unresolved_elements_is_named(make):
 def test_of_several_models_the_blindest_projection_is_named_with_its_case(make):
     leasts = {"a": 1e-7, "b": 3e-5, "c": 1e-6}
     results = [projected(make, "w", least, op=op) for op, least in leasts.items()]
-    assert model_words.together(models.sights(make.run(*results))) == [
+    assert models.together(models.sights(make.run(*results))) == [
         "an error of 3e-05 of a typical element in b/default/tiny/float64 · dw, the blindest of "
         "3 projected gradients (1e-06 in the median); 78 forward evaluations"
     ]
@@ -71,7 +71,7 @@ def test_of_several_models_the_blindest_projection_is_named_with_its_case(make):
     ],
 )
 def test_an_accusation_never_says_more_than_is_known(make, stages, exact, said):
-    assert model_words.accusation(make.blame(*stages, exact=exact)) == said
+    assert models.accusation(make.blame(*stages, exact=exact)) == said
 
 
 @pytest.mark.parametrize(
@@ -85,29 +85,29 @@ def test_an_accusation_never_says_more_than_is_known(make, stages, exact, said):
     ],
 )
 def test_an_interval_has_two_ends(make, bounds, exact, said):
-    assert model_words.interval(make.blame("a", exact=exact, bounds=bounds)) == said
+    assert models.interval(make.blame("a", exact=exact, bounds=bounds)) == said
 
 
 def test_everything_that_is_known_of_a_round_is_said_in_order(make):
     blame = make.blame(
         "a", "b", exact=False, bounds=("x", "y"), names=("a/dropped", "b/twice"), round=3
     )
-    assert model_words.charges([blame]) == [
+    assert models.charges([blame]) == [
         "round 3: one of 2 of 25 stages: a, b",
         "between the right gradient of x and the wrong one of y",
         "a/dropped",
         "b/twice",
         "one fault at a time",
     ]
-    both = model_words.charges([blame, make.blame("c")])
+    both = models.charges([blame, make.blame("c")])
     assert both.count("one fault at a time") == 1
     assert both[-2:] == ["round 1: guilty: c (1 of 25 stages)", "one fault at a time"]
 
 
 def test_blocks_are_counted_and_named(make):
-    assert model_words.block(Part.GRADIENT, 1) == "1 gradient"
-    assert model_words.block(Part.STAGE, 2).startswith("2 stages, each at the reference's")
-    assert model_words.block(Part.TRAINING, 1) == "1 training"
+    assert models.block(Part.GRADIENT, 1) == "1 gradient"
+    assert models.block(Part.STAGE, 2).startswith("2 stages, each at the reference's")
+    assert models.block(Part.TRAINING, 1) == "1 training"
     (model,) = models.models(make.run(make.of_model("a"), make.of_model("b", Verdict.FAIL)))
-    assert model_words.passed(model.block(Part.GRADIENT)) == "1/2"
-    assert model_words.passed(model.block(Part.STAGE)) == "–"
+    assert models.passed(model.block(Part.GRADIENT)) == "1/2"
+    assert models.passed(model.block(Part.STAGE)) == "–"

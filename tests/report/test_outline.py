@@ -3,8 +3,8 @@ import math
 
 import pytest
 
-from gradcheck.report import failures, notices, outline
-from gradcheck.report.rows import rows
+from gradcheck.report import failures, outline, run_words
+from gradcheck.report.outline import rows
 from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
@@ -96,7 +96,7 @@ def test_calls_that_were_not_made_are_left_to_the_gaps(make):
         ("wide", "weight", "x"),
         ("wide", "other", "vjp"),
     ]
-    assert {gap.ops for gap in notices.gaps(run)} == {("wide",), ("narrow",)}
+    assert {gap.ops for gap in run_words.gaps(run)} == {("wide",), ("narrow",)}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.UNBOUND, Verdict.UNSUPPORTED])

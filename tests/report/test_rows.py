@@ -1,4 +1,4 @@
-from gradcheck.report.rows import rows
+from gradcheck.report.outline import rows
 from gradcheck.results.verdict import Verdict
 from tests.case_results import changed
 

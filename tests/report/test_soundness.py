@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gradcheck.report import notices, outline, render
+from gradcheck.report import outline, render, run_words
 from gradcheck.report.terminal import LONGEST
 from gradcheck.results.finding import Certificate
 from gradcheck.results.verdict import Verdict
@@ -26,7 +26,7 @@ def test_certificates_are_added_up_and_the_blind_spots_named(make):
         make.result(sample="weaker", dtype="float32", certificate=BLIND),
         make.result(output="forward"),
     )
-    found = notices.certificate(run)
+    found = run_words.certificate(run)
     assert (found.rejected, found.tried) == (4, 8)
     assert [(name, count) for name, count, _ in found.blind] == [("double", 2), ("stale", 2)]
     assert all("rms_norm/weight/weak/float64" in where for *_, where in found.blind)
@@ -37,7 +37,7 @@ def test_certificates_are_added_up_and_the_blind_spots_named(make):
 
 def test_without_certificates_nothing_is_claimed(make):
     run = make.run(make.result())
-    assert notices.certificate(run) is None
+    assert run_words.certificate(run) is None
     for form in FORMATS:
         assert "impostors" not in render(run, form)
 
@@ -51,7 +51,7 @@ def test_a_wider_bound_is_reported_with_its_sentence(make, form):
         make.result("exp", sample="again", slack=because),
         make.result("silu"),
     )
-    assert notices.slacks(run) == [("exp", f"2 results {because}")]
+    assert run_words.slacks(run) == [("exp", f"2 results {because}")]
     text = html.unescape(flat(render(run, form)).replace("\\", ""))
     assert f"2 results {because}" in text
     assert "<f16>" not in render(run, form) or form == "terminal"
@@ -77,7 +77,7 @@ def test_several_implementations_keep_their_conventions_apart(make):
         make.result("relu", implementation="torch", conventions=("x = 0: 0 (PyTorch)",)),
         implementations=("mine", "torch"),
     )
-    assert notices.conventions(run) == [
+    assert run_words.conventions(run) == [
         ("mine: relu", ("x = 0: 1 (nobody)",)),
         ("torch: relu", ("x = 0: 0 (PyTorch)",)),
     ]

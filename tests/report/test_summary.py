@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from gradcheck.report.summary import FEW, LIMIT, SHORT, render
+from gradcheck.report.markdown import OPEN_ROWS, SHORT, SUMMARY_LIMIT
+from gradcheck.report.markdown import summary as render
 from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
@@ -41,13 +42,13 @@ def blocks(text):
 
 def test_every_run_fits_says_its_verdict_first_and_cuts_nothing(any_run):
     text = render(any_run)
-    assert len(text.encode()) <= LIMIT
+    assert len(text.encode()) <= SUMMARY_LIMIT
     assert text.startswith("**gradcheck: ")
     assert blocks(text)
 
 
 def test_what_is_wrong_stands_before_what_is_right(make):
-    right = [make.result(f"op{i:03}") for i in range(FEW)]
+    right = [make.result(f"op{i:03}") for i in range(OPEN_ROWS)]
     text = render(make.run(*right, make.result("zebra", verdict=FAIL), make.result("zebra", "w")))
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert rows[0].startswith("| `zebra` | `weight` | `dx` | **FAIL**")
@@ -55,7 +56,7 @@ def test_what_is_wrong_stands_before_what_is_right(make):
     (fold,) = re.findall(
         r"<details><summary>30 operators without failures</summary>(.*?)</details>", text, re.S
     )
-    assert fold.count("| `op") == FEW
+    assert fold.count("| `op") == OPEN_ROWS
     assert text.index("<b>FAIL</b> zebra") < text.index("30 operators without failures")
 
 
@@ -101,7 +102,7 @@ def flood(make):
 @pytest.mark.slow
 def test_a_hundred_thousand_failures_fit_and_the_rest_is_counted(flood):
     text = render(flood)
-    assert 0.7 * LIMIT < len(text.encode()) <= LIMIT
+    assert 0.7 * SUMMARY_LIMIT < len(text.encode()) <= SUMMARY_LIMIT
     lines = blocks(text)
     assert lines[0].startswith("**gradcheck: 100,000 of 100,000 checks did not pass**")
     assert lines[0].endswith("(100,000 fail, 1,000 problems)")

@@ -4,8 +4,7 @@ import pytest
 
 from gradcheck.report import failures
 from gradcheck.report.terminal import render
-from gradcheck.results.expectation import Known
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Known, Verdict
 
 FAIL = Verdict.FAIL
 COLOURED = re.compile("\x1b\\[(\\d+)m(.*?)\x1b\\[0m", re.DOTALL)

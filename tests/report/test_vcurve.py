@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from gradcheck.report import vcurve
-from gradcheck.report.vcurve import BOTTOM, LEFT, RIGHT, TOP, picture, says
+from gradcheck.report.plots import BOTTOM, LEFT, RIGHT, TOP
+from gradcheck.report.plots import v_plot as picture
+from gradcheck.report.plots import v_says as says
 from gradcheck.results.verdict import Verdict
 
 NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
@@ -178,5 +179,5 @@ def test_what_no_difference_can_tell_fifty_digits_do(make):
 
 def test_foreign_text_is_cleaned(make):
     result = failed(make, tensor=make.hostile)
-    assert "\x1b" not in vcurve.says(result.finding)
+    assert "\x1b" not in says(result.finding)
     assert "\n" not in picture(result.finding).label

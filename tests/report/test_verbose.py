@@ -4,7 +4,7 @@ import pytest
 
 from gradcheck.report import outline, render
 from gradcheck.report.failures import MAX_GROUPS, SAMPLES
-from gradcheck.report.rows import spread
+from gradcheck.report.outline import spread
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 

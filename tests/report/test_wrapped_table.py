@@ -3,7 +3,7 @@
 import pytest
 from tabulate import tabulate
 
-from gradcheck.report.wrapped_table import wrapped_table
+from gradcheck.report.page import wrapped_table
 
 HEADS = ("operator", "family", "names of its dialects", "samples")
 BODY = [

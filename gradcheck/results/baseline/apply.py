@@ -18,10 +18,9 @@ from gradcheck.results.baseline.match import (
     within,
 )
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.finding import Part
 from gradcheck.results.run import Run
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Breach, Expected, Gate, Known, Problem, Verdict
 from gradcheck.results.words import clean, number, plural, title
 from gradcheck.results.words import word as shown
 from gradcheck.spec.label import UNKNOWN

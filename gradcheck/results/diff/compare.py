@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.results.diff.change import Change, Diff, Mark, Side
-from gradcheck.results.diff.decide import alone, both, unlike
+from gradcheck.results.diff.change import Change, Diff, Mark, Side, alone, both, unlike
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 

@@ -10,11 +10,11 @@ import msgspec
 
 from gradcheck.errors import UsageError
 from gradcheck.results.case_result import CaseId, CaseResult
-from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.finding import Certificate, Finding, Part
 from gradcheck.results.run import Header, Run, digest_of
 from gradcheck.results.stored.log import by_implementation
 from gradcheck.results.stored.parts import Damaged, Other, Parts, Plain, parts
+from gradcheck.results.verdict import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.words import clean
 from gradcheck.system.reading import opened
 

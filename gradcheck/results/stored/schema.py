@@ -14,9 +14,9 @@ import msgspec
 
 from gradcheck.results import finding
 from gradcheck.results.case_result import CaseId, CaseResult
-from gradcheck.results.expectation import Breach, Known
 from gradcheck.results.run import SCHEMA, Footer, Header
-from gradcheck.results.stored import described
+from gradcheck.results.stored import plain
+from gradcheck.results.verdict import Breach, Known
 
 Plain = dict[str, Any]
 
@@ -35,7 +35,7 @@ NUMBER: Final = {
     "anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}],
 }
 EXPECTATION: Final = {"enum": ["ok", "unexpected"]}
-SHA256: Final = {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": described.SHA256}
+SHA256: Final = {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": plain.SHA256}
 
 
 def report() -> Plain:
@@ -53,8 +53,8 @@ def log() -> Plain:
     parts["Footer"]["properties"]["sha256"] = SHA256
     parts["Footer"]["required"].append("sha256")
     parts |= _explained({"Named": _named(), "Late": _late()})
-    _add(parts["Header"], {"baseline": {"description": described.NAMED, **_ref("Named")}})
-    _add(parts["Baseline"], {"late": {"description": described.LATE, **_list("Late")}})
+    _add(parts["Header"], {"baseline": {"description": plain.NAMED, **_ref("Named")}})
+    _add(parts["Baseline"], {"late": {"description": plain.LATE, **_list("Late")}})
     says = (
         "What each line of `gradcheck run -o FILE.jsonl` holds: a header, then results, last a "
         "footer. A log without a footer was cut short."
@@ -113,7 +113,7 @@ def _result(found: dict[str, Plain]) -> Plain:
     properties = judged["properties"] | {"output": judged["properties"]["name"]}
     properties |= case["properties"] | {"repro": whole["properties"]["repro"]}
     required = {*case["required"], *judged["required"], "output", "repro"}
-    order = [name for name in described.FIELDS["Result"] if name in properties]
+    order = [name for name in plain.FIELDS["Result"] if name in properties]
     return {
         **whole,
         "properties": {name: properties[name] for name in order},
@@ -125,7 +125,7 @@ def _explained(parts: dict[str, Plain]) -> dict[str, Plain]:
     """The same, each field of which says in a sentence what it is."""
     for name, part in parts.items():
         for field, schema in part["properties"].items():
-            says = described.FIELDS[name].get(field, "")
+            says = plain.FIELDS[name].get(field, "")
             part["properties"][field] = {"description": says, **schema}
     return parts
 

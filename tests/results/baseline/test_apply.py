@@ -4,8 +4,8 @@ from datetime import date, timedelta
 import pytest
 
 from gradcheck.results.baseline.apply import MANY
-from gradcheck.results.expectation import Breach, Known
 from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Breach, Known
 
 ALL = ("typical", "square", "tiny")
 

@@ -1,9 +1,9 @@
 import pytest
 
 from gradcheck.errors import UsageError
+from gradcheck.results.baseline.change import added, changed, fresh, removed
 from gradcheck.results.baseline.entry import Baseline, Entry
 from gradcheck.results.baseline.file import parsed
-from gradcheck.results.baseline.text import added, changed, fresh, removed
 
 NAME = "known.toml"
 FILE = """\
