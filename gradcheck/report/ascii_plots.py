@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck.report import heat, plots
 from gradcheck.report.heat import FINE
 from gradcheck.report.plots import Axis, power
 from gradcheck.results import words
-
-if TYPE_CHECKING:
-    from gradcheck.results.finding import Finding, Heat, VCurve
+from gradcheck.results.finding import Finding, Heat, VCurve
 
 LABELS: Final = 10
 """Columns from one number above a map to the next."""

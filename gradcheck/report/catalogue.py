@@ -294,7 +294,6 @@ def _kink(op: OpSpec, kink: Kink) -> str:
 
 
 def _conventions(op: OpSpec, width: int) -> str:
-    """The table of what known systems return on the operator's kinks."""
     rows = [
         [kink.name if i == 0 else "", convention.name, ", ".join(convention.systems)]
         for kink in op.kinks

@@ -74,7 +74,6 @@ def _share(part: int, of: int) -> str:
 
 
 def _table(found: Diagnosed, what: str) -> list[list[str]]:
-    """A row per class, rule or family, and their sum."""
     keys = {"class": _class, "rule": _rule, "family": lambda one: one.family}
     rows = [[clean(name), *_row(of)] for name, of in found.by(keys[what])]
     return [*rows, ["all", *_row(found.named)]]
@@ -102,7 +101,6 @@ def _confused(found: Diagnosed) -> tuple[list[str], list[list[str]]]:
 
 
 def _wrong(found: Diagnosed) -> list[list[str]]:
-    """The wrong diagnoses of the development part."""
     return [
         [
             f"{one.op}/{one.name}",
@@ -164,7 +162,6 @@ def _small(found: Diagnosed) -> str:
 
 
 def _typed(found: Diagnosed) -> str:
-    """Of how many narrow mutants the type is named."""
     tally = Tally.of(found.narrow)
     return (
         f"{tally.right:,} of {tally.all:,} mutants with narrow numbers are named by their type "
@@ -174,7 +171,6 @@ def _typed(found: Diagnosed) -> str:
 
 
 def _narrow(found: Diagnosed) -> list[list[str]]:
-    """A row per place that is narrow, and per type and dtype."""
     groups: dict[str, list[NamedNarrow]] = {}
     for one in found.narrow:
         groups.setdefault(one.place, []).append(one)

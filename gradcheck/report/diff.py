@@ -43,7 +43,6 @@ def _counted(diff: Diff, group: Group) -> str:
 
 
 def _heap(heap: Heap) -> str:
-    """What is told together, and why."""
     text = f"{words.plural(heap.count, 'result')} of {diff_words.listed(heap)}"
     return f"{text}: {words.clean(heap.reason)}" if heap.reason else text
 
@@ -66,10 +65,7 @@ def terminal(diff: Diff, *, color: bool = False, width: int = 100) -> str:
 
 
 class _Page(Page):
-    """The sections of a difference."""
-
     def head(self, diff: Diff) -> list[str]:
-        """The two runs, and what else differs between them."""
         first, second = diff_words.names(diff)
         facts = [
             (first, diff_words.about(diff.old, diff.pairs)),
@@ -125,26 +121,22 @@ class _Page(Page):
         return [*self.wrap(first, "  ", "    "), *self.wrap(new, "    ", "    ")]
 
     def heaps(self, diff: Diff) -> list[str]:
-        """What is told together."""
         lines = []
         for heap in diff_words.heaps(diff):
             lines += self.marked(diff, heap.mark, _heap(heap), worse=heap.worse)
         return lines
 
     def end(self, diff: Diff) -> list[str]:
-        """All of it in one line."""
         tone = "bad" if diff.worse or not diff.compared else "good"
         return [self.toned(tone, line) for line in self.wrap(diff_words.verdict_of(diff))]
 
     def marked(self, diff: Diff, mark: Mark, text: str, *, worse: bool) -> list[str]:
-        """A paragraph that opens with a mark."""
         lead = diff_words.title(diff, mark).upper()
         first, *others = self.wrap(text, f"{lead} ", "  ")
         colored = self.toned(diff_words.tone(mark, worse=worse), lead)
         return [first.replace(lead, colored, 1), *others]
 
     def toned(self, tone: str, text: str) -> str:
-        """A text in the colour of a tone."""
         return f"\x1b[{ANSI[tone]}m{text}\x1b[0m" if self.color else text
 
 
@@ -341,7 +333,6 @@ def github(diff: Diff) -> str:
 
 
 def _told(diff: Diff, group: Group, name: str) -> str:
-    """One gradient, at the place where the code stands."""
     mark = diff_words.title(diff, group.mark)
     title = f"{diff_words.whose(diff, group)}{group.title}: {mark}"
     lines = [*diff_words.findings(group)[:1]]
@@ -358,7 +349,6 @@ def _told(diff: Diff, group: Group, name: str) -> str:
 
 
 def _lost(diff: Diff) -> Iterator[str]:
-    """What else is worse: what is lost."""
     for heap in diff_words.heaps(diff):
         if heap.worse:
             yield command("warning", _heap(heap), title=f"gradcheck diff: {heap.mark.value}")

@@ -72,7 +72,6 @@ def _row(name: str, scores: Sequence[ModelScore]) -> list[str]:
 
 
 def _problems(harvest: FaultReport) -> Iterator[str]:
-    """What is not as it should be, one line each."""
     yield from harvest.troubles
     for score in harvest.scores:
         yield from score.troubles
@@ -98,7 +97,6 @@ def _problems(harvest: FaultReport) -> Iterator[str]:
 
 
 def _narrow(harvest: FaultReport) -> Iterator[str]:
-    """What became of stages that compute in narrower types."""
     every = harvest.narrow
     if every:
         found, named = sum(n.killed for n in every), sum(_typed(n) for n in every)
@@ -112,7 +110,6 @@ def _narrow(harvest: FaultReport) -> Iterator[str]:
 
 
 def _typed(short: Shortened) -> bool:
-    """Whether blame says what type it is."""
     return short.killed and any("rounded to" in said for said in short.named)
 
 
@@ -178,7 +175,6 @@ def _terminal(harvest: FaultReport, width: int, short: bool) -> str:
 
 
 def _listed(score: ModelScore, width: int) -> str:
-    """The faults of a model: a line each, and what blame says of it below."""
     rows = _details(score)
     table = tabulate([row[:4] for row in rows], ROW[:4], disable_numparse=True, tablefmt="simple")
     if max(map(len, table.splitlines())) > width:

@@ -9,19 +9,15 @@ property.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from gradcheck.report import failure_text, failures, models, run_words
 from gradcheck.report.page import clip
 from gradcheck.results import words
-from gradcheck.results.finding import Part
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.finding import Blame
-    from gradcheck.results.run import Run
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.finding import Blame, Part
+from gradcheck.results.run import Run
 
 MOST: Final = 10
 """Errors that GitHub shows of one step, and warnings."""
@@ -84,7 +80,6 @@ def _failure(group: failures.Group, named: bool, blames: Sequence[Blame]) -> str
 
 
 def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
-    """Why it is wrong, what that rests on, where else, and how to run the worst case again."""
     first = group.results[0]
     said = failure_text.alone(first)
     yield said.text or words.word(first.finding.verdict)
@@ -102,7 +97,6 @@ def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
 
 
 def _troubles(run: Run) -> Iterator[str]:
-    """What could not be judged at all, and what is required and not there."""
     for text in run.troubles:
         yield command("error", words.clean(text), title="gradcheck: problem")
     for text in run_words.unmet(run):

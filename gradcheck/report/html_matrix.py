@@ -266,7 +266,6 @@ def bar(badness: float) -> int:
 
 
 def _blocks(of_one: Sequence[models.Model], columns: Sequence[Column]) -> Iterable[Block]:
-    """The parts of a model; names in the program's order."""
     for part in dict.fromkeys(block.part for model in of_one for block in model.blocks):
         found = [row for model in of_one for row in model.block(part).rows]
         notes: dict[str, str] = {}
@@ -286,7 +285,6 @@ def _blocks(of_one: Sequence[models.Model], columns: Sequence[Column]) -> Iterab
 
 
 def _whole(of_one: Sequence[models.Model], column: Column) -> Cell | None:
-    """Everything about a model in one column."""
     for model in of_one:
         if model.implementation == column.implementation and column.dtype in model.dtypes:
             return models.whole(model, column.dtype)

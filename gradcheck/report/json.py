@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
+from gradcheck.results.run import Run
 from gradcheck.results.stored.log import whole
 from gradcheck.results.stored.plain import dumped, footer_dict, header_dict, result_dict
 from gradcheck.results.verdict import Known, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gradcheck.results.run import Run
 
 
 def report(run: Run) -> Iterator[str]:

@@ -286,7 +286,6 @@ def _model_lines(found: list[Model]) -> str:
 
 
 def _model_rows(model: Model) -> str:
-    """Every gradient and stage of one model."""
     name = words.clean(f"{model.name}/{model.dialect}")
     counts = [models.block(p, len(model.block(p).rows)) for p in models.counted([model])]
     heads = ["", *map(code, model.dtypes), "elements"]
@@ -306,7 +305,6 @@ def _model_rows(model: Model) -> str:
 
 
 def _blame(run: Run) -> Iterator[str]:
-    """Who is to blame for what, round by round."""
     named = len({result.case.implementation for result in run.results}) > 1
     for blamed in models.blamed(run):
         whose = f"{escape(words.clean(blamed.implementation))} · " if named else ""
@@ -365,7 +363,6 @@ def _worst_failures(page: Capped, run: Run) -> None:
 
 
 def _failure(group: failures.Group, named: bool) -> str:
-    """What is wrong with one gradient, and its worst case, to unfold."""
     first, more = group.results[0], group.results[1:]
     said = failure_text.alone(first)
     whose = f"{_short(group.implementation)} · " if named else ""
@@ -384,7 +381,6 @@ def _failure(group: failures.Group, named: bool) -> str:
 
 
 def _short(name: str) -> str:
-    """A name as one printable line."""
     return clip(words.clean(name), SHORT)
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck.report.outline import Cell, Row, rows
 from gradcheck.results import words
-from gradcheck.results.case_result import Kind
-from gradcheck.results.finding import Part
+from gradcheck.results.case_result import CaseResult, Kind
+from gradcheck.results.finding import Blame, Part
+from gradcheck.results.run import Run
 from gradcheck.results.verdict import SEVERITY, Verdict, worst
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.finding import Blame
-    from gradcheck.results.run import Run
 
 PARTS: Final = (Part.VALUE, Part.GRADIENT, Part.STAGE, Part.TRAINING)
 """The order in which a model's parts are shown."""

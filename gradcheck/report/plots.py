@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck.results import words
-
-if TYPE_CHECKING:
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.finding import Finding, Taylor, VCurve
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.finding import Finding, Taylor, VCurve
 
 WIDTH: Final = 460
 HEIGHT: Final = 278

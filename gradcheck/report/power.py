@@ -60,7 +60,6 @@ def summary(power: Power) -> str:
 
 
 def _families(power: Power) -> list[list[str]]:
-    """One row per family, and their sum."""
     groups: dict[str, list[Score]] = {}
     for found in power.scores:
         groups.setdefault(found.family, []).append(found)
@@ -86,7 +85,6 @@ def _row(name: str, scores: Sequence[Score]) -> list[str]:
 
 
 def _problems(power: Power) -> Iterator[str]:
-    """What is not as it should be, and what to do about it; one line each."""
     yield from power.troubles
     for found in power.scores:
         yield from found.troubles

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck.report.outline import unique
 from gradcheck.results import words
-from gradcheck.results.case_result import Kind
+from gradcheck.results.case_result import CaseResult, Kind
 from gradcheck.results.finding import Part
+from gradcheck.results.run import Header, Run
 from gradcheck.results.verdict import Known, Verdict, worst
 from gradcheck.results.words import clean, plural, tone
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Header, Run
 
 LONGEST_VERSION: Final = 100
 """Characters of what an implementation says that it is."""
@@ -124,7 +120,6 @@ def versions(run: Run) -> list[tuple[str, str]]:
 
 
 def _called(header: Header) -> Iterator[str]:
-    """Each implementation, and what it says that it is."""
     for name in header.implementations:
         said = header.versions.get(name, "")
         yield clean(f"{name} ({said[:LONGEST_VERSION]})" if said else name)

@@ -82,17 +82,13 @@ LAYOUTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Page(Page):
-    """The sections of a report."""
-
     verbosity: int = 0
 
     @property
     def verbose(self) -> bool:
-        """Whether all is to be shown, however long that is."""
         return self.verbosity > 0
 
     def smoke(self, run: Run) -> list[str]:
-        """How the implementations were loaded."""
         if self.verbosity < 0 or set(run.header.implementations) <= {"reference"}:
             return []
         return [line for text in run_words.load_summary(run) for line in self.wrap(text, "", "  ")]
@@ -197,7 +193,6 @@ class _Page(Page):
         return lines
 
     def gaps(self, run: Run) -> list[str]:
-        """What was not checked, one paragraph per reason."""
         lines = []
         for gap in run_words.gaps(run):
             ops = ", ".join(map(words.clean, gap.named))
@@ -208,7 +203,6 @@ class _Page(Page):
         return lines
 
     def noise(self, run: Run) -> list[str]:
-        """What was printed where all went well."""
         lines = []
         for result, count in run_words.talkers(run):
             where = words.clean(f"{result.case.op}/{result.case.dialect}")
@@ -218,7 +212,6 @@ class _Page(Page):
         return lines
 
     def failures(self, run: Run) -> list[str]:
-        """What fails, as far as there is room for it."""
         if not any(map(run.fails, run.results)):
             return []
         from gradcheck.report import failures  # deferred:mostrunspass
@@ -226,7 +219,6 @@ class _Page(Page):
         return failures.on_terminal(self, run, everything=self.verbose)
 
     def baseline(self, run: Run) -> list[str]:
-        """What a baseline makes of the run, and each line of it to correct."""
         return [line for text in run_words.baseline(run) for line in self.wrap(text, "", "  ")]
 
     def troubles(self, run: Run) -> list[str]:

@@ -162,7 +162,6 @@ class Run:
         )
 
     def _gated(self) -> list[str]:
-        """What the baseline adds to the last line."""
         if self.gate is None:
             return []
         words = [f"{known.value}={self.gate.count(known)}" for known in Known]

@@ -70,7 +70,6 @@ def accepted(run: Run, baseline: Baseline) -> Run:
 
 
 def _judged(run: Run, baseline: Baseline, found: Sequence[Found]) -> _Judged:
-    """Each result held against the entries that are about it."""
     entries: dict[tuple[str, ...], list[Entry]] = {}
     for one in found:
         for result in one.results:
@@ -104,7 +103,6 @@ class _Judged:
         self.unlisted: list[CaseResult] = []
 
     def judge(self, result: CaseResult, entries: Sequence[Entry]) -> None:
-        """Hold a result against the entries that are about it."""
         if result.finding.verdict in BEYOND:
             return
         if not entries:

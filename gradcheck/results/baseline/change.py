@@ -186,7 +186,6 @@ def _not_run(missed: Sequence[str]) -> str:
 
 
 def _told(entry: Entry) -> str:
-    """An entry in one line."""
     most = f", max_error {number(entry.max_error)}" if entry.max_error is not None else ""
     label = f", {entry.label}" if entry.label else ""
     when = f", when {entry.when}" if entry.when else ""

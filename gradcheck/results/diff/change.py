@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
-
-if TYPE_CHECKING:
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Run
 
 
 class Mark(StrEnum):
@@ -181,7 +177,6 @@ def unlike(old: CaseResult, new: CaseResult) -> str:
 
 
 def _mark(old: CaseResult, new: CaseResult, factor: float) -> Mark | None:
-    """How one verdict follows another of the same case."""
     before, after = old.finding.verdict, new.finding.verdict
     if (before is Verdict.NOTRUN) is not (after is Verdict.NOTRUN):
         return Mark.NOT_REACHED
