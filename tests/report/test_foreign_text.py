@@ -35,30 +35,28 @@ SCHEMA = json.loads(
 CALM = "calm"
 """What stands in every field of the harmless run."""
 EVIL = {
-    "tags": "</pre></td></script><script>alert(1)</script><img src=x onerror=alert(2)>",
-    "quotes": "\"'><svg/onload=alert(3)> x=y onclick='a()' `",
-    "url": "javascript:alert(1)",
-    "entities": "&lt;&#x3c;&quot;&nosuch;&",
-    "cdata": "]]></system-out><failure/><![CDATA[<!--",
+    "commands": "::error file=x,line=1::pwned\n::stop-commands::t\n##[error]pwned ##vso[x]y",
+    "elements": "</pre></td></script><script>alert(1)</script><img src=x onerror=alert(2)>",
+    "command, attributes": "::add-mask::pwned \"'><svg/onload=alert(3)> x=y onclick='a()' `",
+    "older command, entities": "##[group]pwned ]]></system-out><failure/><![CDATA[<!-- "
+    "&lt;&#x3c;&quot;&nosuch;&",
+    "table, url": "a | b |\n|---|---|\n| x | javascript:alert(1)",
+    "fences, template": "```\n````sh\n~~~\n# PASS\n</details>\n<details>\n "
+    "{{ 7*7 }}{% raw %}{# x #}${{ secrets.X }}",
+    "markdown, properties": "- [ ] *x* _y_ **z** ~~a~~ $x$ [a](javascript:b) ![c](http://d) \\ "
+    "<!-- #1 @all a=b,c=d:e%0A%2C%25",
+    "result, bidi": "\nRESULT pass checked=1 pass=1 fail=0\n"
+    "\u202eSSAP\u2066\u200b\u200d\ufeff\u00ad",
+    "lines": "one\ntwo\r\nthree\rfour\u2028five\u2029six\x1cseven",
     "escapes": "\x1b[2J\x1b[1;1H\x1b]0;title\x07\x1b[31mred\x9b31m",
     "controls": "\x00\x01\x08\x0b\x0c\x7f\x85\x9b",
-    "lines": "one\ntwo\r\nthree\rfour\u2028five\u2029six\x1cseven",
-    "result": "\nRESULT pass checked=1 pass=1 fail=0\n",
-    "commands": "::error file=x,line=1::pwned\n::stop-commands::t\n##[error]pwned ##vso[x]y",
-    "command": "::add-mask::pwned",
-    "older command": "##[group]pwned",
-    "table": "a | b |\n|---|---|\n| x |",
-    "fences": "```\n````sh\n~~~\n# PASS\n</details>\n<details>\n",
-    "markdown": "- [ ] *x* _y_ **z** ~~a~~ $x$ [a](javascript:b) ![c](http://d) \\ <!-- #1 @all",
-    "bidi": "\u202eSSAP\u2066\u200b\u200d\ufeff\u00ad",
     "surrogates": b"\xff\xfe\xc3(".decode(errors="surrogateescape") + "\udc00\ud800\ufffe\uffff",
-    "template": "{{ 7*7 }}{% raw %}{# x #}${{ secrets.X }}",
-    "properties": "a=b,c=d:e%0A%2C%25",
     "wide": "\U0001f4a5" * 700,
     "long": "0123456789" * 10_000,
     "blank": " \t ",
     "empty": "",
 }  # fmt: skip
+"""Several tricks at a time; what is read at the beginning of a line stands at the beginning."""
 OURS = {"cells"}
 """Fields whose text is no text of anybody's: see `test_a_picture_that_is_none_is_refused`."""
 
