@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gradcheck.power.diagnosis import FEW, TYPED, Tally, confusion
 from gradcheck.report.marked import code, escape
 from gradcheck.report.page import Page, grid, span, wrapped_table
+from gradcheck.report.power_page import facts
 from gradcheck.results.words import clean, plural
 from gradcheck.spec.label import LABELS
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from gradcheck.power.diagnosis import Diagnosed, Named
     from gradcheck.power.narrow_named import NamedNarrow
 
-FORMATS: Final = ("terminal", "markdown", "json")
 UNNAMED: Final = "none"
 """What tables call a mutant without a diagnosis, and a rule that found nothing."""
 LISTED: Final = 40
@@ -115,14 +115,6 @@ def _wrong(found: Diagnosed) -> list[list[str]]:
     ]
 
 
-def _facts(found: Diagnosed) -> str:
-    part = "" if found.part.of == 1 else f", part {found.part.number} of {found.part.of}"
-    return (
-        f"gradcheck {clean(found.version)}, suite {clean(found.suite)} "
-        f"{clean(found.suite_version)}, seed {found.seed}{part}"
-    )
-
-
 def _state(found: Diagnosed) -> str:
     if not found.complete:
         return "incomplete: the run stopped early"
@@ -198,7 +190,7 @@ def _hidden(found: Diagnosed) -> str:
 
 def _terminal(found: Diagnosed, width: int) -> str:
     page = Page(color=False, width=width)
-    blocks = [_facts(found)]
+    blocks = [facts(found)]
     for what in ("class", "rule", "family"):
         heads, rows = (what, *HEADS), _table(found, what)
         lines = grid(heads, rows, len(HEADS))
@@ -243,7 +235,7 @@ def _markdown(found: Diagnosed) -> str:
     lines = [
         f"**gradcheck power {flags}: {_state(found)}**",
         "",
-        f"{escape(_facts(found))}. {_judged(found)} is then said to be wrong is held against the "
+        f"{escape(facts(found))}. {_judged(found)} is then said to be wrong is held against the "
         "classes that are written beside the "
         "mutant: the first, or another that is literally true of it as seen from outside. They "
         "were written before any rule. A third of the mutants, chosen by a hash of their names, "

@@ -7,7 +7,7 @@ import pytest
 from gradcheck.power.contract import NUMBERS, ContractMutant, ContractPower, Killed
 from gradcheck.power.rule import Kills, RulePower, RuleScore, rule_mutants_of
 from gradcheck.report.contract_power import render, summary
-from gradcheck.report.rule_power import FORMATS
+from gradcheck.report.power_page import FORMATS
 from gradcheck.report.rule_power import render as rule_page
 from gradcheck.report.rule_power import summary as rule_summary
 
