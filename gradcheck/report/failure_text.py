@@ -27,7 +27,7 @@ from gradcheck.results.words import (
     relative,
     subject,
 )
-from gradcheck.spec.label import UNKNOWN
+from gradcheck.spec.defect import UNKNOWN
 
 UNASKED: Final = "not diagnosed"
 """What stands for those of which nothing is known, beside others that have a diagnosis."""

@@ -25,7 +25,7 @@ from gradcheck.cli.options import project_keys
 from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.results.verdict import Breach, Known, Verdict
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 from gradcheck.spec.mutant_registry import mutants_of
 
 pytestmark = pytest.mark.slow

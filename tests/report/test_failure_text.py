@@ -9,7 +9,7 @@ from gradcheck.report.heat import MAX_SLICES, slices, unravelled
 from gradcheck.results import words
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 
 FAIL = Verdict.FAIL
 REASON = "3 of 24 elements are outside their bound"

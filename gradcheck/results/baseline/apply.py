@@ -23,7 +23,7 @@ from gradcheck.results.run import Run
 from gradcheck.results.verdict import Breach, Expected, Gate, Known, Problem, Verdict
 from gradcheck.results.words import clean, number, plural, title
 from gradcheck.results.words import word as shown
-from gradcheck.spec.label import UNKNOWN
+from gradcheck.spec.defect import UNKNOWN
 
 MANY: Final = 20
 """Cases above which an entry hides more than anybody looks at."""

@@ -14,7 +14,7 @@ from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Certificate, Diagnosis
 from gradcheck.results.run import Header, Run
 from gradcheck.results.verdict import Expected, Gate, Known
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 
 RESULT_FIELDS: Final = (
     "name", "hash", "implementation", "op", "dialect", "sample", "dtype", "output", "verdict",
