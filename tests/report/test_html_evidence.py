@@ -116,7 +116,7 @@ def draw():
     return draw
 
 
-def pictures_of_evidence_html(draw, run):
+def markup_of(draw, run):
     for result in run.results:
         yield draw("vcurve", result.finding)
         yield draw("heat", result.finding)
@@ -125,7 +125,7 @@ def pictures_of_evidence_html(draw, run):
 
 
 def test_pictures_are_well_formed_and_named(draw, evidenced):
-    drawn = [text for text in pictures_of_evidence_html(draw, evidenced) if text.strip()]
+    drawn = [text for text in markup_of(draw, evidenced) if text.strip()]
     assert len(drawn) == 3 + 5 + 2 + 1
     for text in drawn:
         tree = etree.fromstring(text)
@@ -151,7 +151,7 @@ def test_what_has_no_evidence_has_no_picture(draw, make):
 @pytest.mark.slow
 def test_markup_needs_neither_ids_nor_scripts_nor_styles_of_its_own(draw, evidenced, hostile):
     for run in (evidenced, hostile):
-        for text in filter(str.strip, pictures_of_evidence_html(draw, run)):
+        for text in filter(str.strip, markup_of(draw, run)):
             for element in etree.fromstring(text).iter():
                 assert element.tag not in ("script", "style", "img", "a", "use")
                 assert not [k for k in element.attrib if re.match("id|style|on|href|src", k)]
@@ -159,7 +159,7 @@ def test_markup_needs_neither_ids_nor_scripts_nor_styles_of_its_own(draw, eviden
 
 def test_foreign_text_is_inert_in_pictures_and_tables(draw, hostile):
     texts = [
-        *pictures_of_evidence_html(draw, hostile),
+        *markup_of(draw, hostile),
         *(draw("kills", m) for m in kills.matrices(hostile)),
     ]
     for text in filter(str.strip, texts):
@@ -173,7 +173,7 @@ def test_foreign_text_is_inert_in_pictures_and_tables(draw, hostile):
 
 def test_every_class_of_a_picture_has_a_rule(draw, evidenced):
     found = set()
-    for text in pictures_of_evidence_html(draw, evidenced):
+    for text in markup_of(draw, evidenced):
         for names in re.findall(r'class="([^"]+)"', text):
             found.update(names.split())
     plain = {"soft", "key", "evidence", "vcurve", "remainder", "small", "clear", "dots"}

@@ -1,4 +1,4 @@
-"""The picture of a V: every step in its place, and words that are true of the numbers."""
+"""Plots over the step: every step in its place, and words that are true of the numbers."""
 
 import itertools
 import math
@@ -293,7 +293,7 @@ def test_the_error_lies_on_the_points_of_a_wrong_gradient(make):
         assert y == pytest.approx(start[1] + share * (end[1] - start[1]), abs=0.6)
 
 
-def test_what_cannot_be_drawn_is_left_out_of_remainder(make):
+def test_a_taylor_plot_needs_two_points(make):
     rest = {"steps": (1.0, 0.5, 0.25, 0.125), "slopes": (3.0, 3.0, 3.0)}
     assert shown(make, remainders=(1.0, math.nan, 0.0, math.inf), **rest) is None
     assert len(shown(make, remainders=(1.0, math.nan, 0.0, 0.1), **rest).points) == 2
