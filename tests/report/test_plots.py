@@ -1,12 +1,25 @@
-"""The picture of a V: every step in its place, and words that are true of the numbers."""
+"""Plots over the step: every step in its place, and words that are true of the numbers."""
 
+import itertools
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
-from gradcheck.report import vcurve
-from gradcheck.report.vcurve import BOTTOM, LEFT, RIGHT, TOP, picture, says
+from gradcheck.report.plots import (
+    BOTTOM,
+    EVERY,
+    LEFT,
+    RIGHT,
+    TOP,
+    Axis,
+    power,
+    taylor_plot,
+    taylor_says,
+)
+from gradcheck.report.plots import v_plot as picture
+from gradcheck.report.plots import v_says as says
 from gradcheck.results.verdict import Verdict
 
 NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
@@ -126,8 +139,8 @@ def test_sides_are_named_only_where_they_are(make):
     ],
 )
 def test_what_cannot_be_drawn_is_left_out(make, changes):
-    assert picture(failed(make, **changes).finding) is None
-    assert picture(make.result().finding) is None
+    assert taylor_plot(failed(make, **changes).finding) is None
+    assert taylor_plot(make.result().finding) is None
 
 
 def test_a_step_without_a_value_leaves_a_gap(make):
@@ -178,5 +191,127 @@ def test_what_no_difference_can_tell_fifty_digits_do(make):
 
 def test_foreign_text_is_cleaned(make):
     result = failed(make, tensor=make.hostile)
-    assert "\x1b" not in vcurve.says(result.finding)
+    assert "\x1b" not in says(result.finding)
     assert "\n" not in picture(result.finding).label
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ([1e-3, 1.0], (-3, 0)),
+        ([2e-3, 0.5], (-3, 0)),
+        ([5.0], (0, 1)),
+        ([1.0], (0, 1)),
+        ([], (0, 1)),
+        ([0.0, -1.0, math.nan, math.inf, 0.02], (-2, -1)),
+        ([5e-324, 1.7e308], (-324, 309)),
+    ],
+)
+def test_an_axis_spans_whole_decades_of_what_has_a_place(values, ends):
+    axis = Axis.over(values, 0, 100)
+    assert (axis.low, axis.high) == ends
+
+
+@pytest.mark.parametrize(("start", "end"), [(10, 110), (110, 10)])
+def test_a_value_stands_where_its_logarithm_does(start, end):
+    axis = Axis.over([1e-4, 1.0], start, end)
+    share = (end - start) / 4
+    assert [axis.at(10.0**k) for k in range(-4, 1)] == [start + i * share for i in range(5)]
+    assert axis.at(0.0) == axis.at(1e-9) == start
+    assert axis.at(math.inf) == axis.at(1e9) == end
+
+
+@pytest.mark.parametrize("span", [1, 2, 5, 12, 13, 26, 60, 320, 633])
+@pytest.mark.parametrize("most", [3, 7])
+def test_ticks_are_evenly_spaced_multiples_and_no_more_than_fit(span, most):
+    axis = Axis(-7, span - 7, 0.0, 1000.0)
+    ticks = axis.ticks(most)
+    assert 1 <= len(ticks) <= most
+    gaps = {round(b.at - a.at) for a, b in itertools.pairwise(ticks)}
+    assert not gaps or max(gaps) - min(gaps) <= 1
+    assert all(0 <= tick.at <= 1000 for tick in ticks)
+    assert len({tick.label for tick in ticks}) == len(ticks)
+    if span >= most and most == 7:
+        every = next(e for e in EVERY if span // e < most)
+        assert power(-7 + (7 % every)) == ticks[0].label
+
+
+def test_the_largest_number_is_no_overflow():
+    axis = Axis.over([1.0, 1.7e308], 0, 1)
+    assert axis.ticks(4)[-1].at <= 1
+
+
+@pytest.mark.parametrize(
+    ("exponent", "text"), [(0, "1"), (1, "10"), (-1, "10⁻¹"), (2, "10²"), (-308, "10⁻³⁰⁸")]
+)
+def test_powers_of_ten_are_written_as_such(exponent, text):
+    assert power(exponent) == text
+
+
+def shown(make, intercept=0.0, **changes):
+    return taylor_plot(make.result(taylor=make.curve(intercept, **changes)).finding)
+
+
+@pytest.mark.parametrize("intercept", [0.0, 1e-9, -1e-3, 1e6])
+def test_every_remainder_is_a_point_in_the_picture(make, intercept):
+    at = shown(make, intercept)
+    assert len(at.points) == 8
+    assert all(LEFT <= x <= RIGHT and TOP <= y <= BOTTOM for x, y in at.points)
+    xs, ys = zip(*at.points, strict=True)
+    assert list(xs) == sorted(xs, reverse=True)  # the longest step first, to the right
+    assert list(ys) == sorted(ys)  # y grows downwards
+    assert TOP <= at.noise <= BOTTOM == BOTTOM
+
+
+def test_a_right_gradient_leaves_a_steeper_line_than_a_wrong_one(make):
+    right, wrong = (shown(make, intercept) for intercept in (0.0, 10.0))
+
+    def fall(at):
+        pairs = itertools.pairwise(at.points)
+        return [(b - d) / (a - c) for (a, b), (c, d) in pairs]
+
+    assert all(s == pytest.approx(fall(right)[0], rel=0.02) for s in fall(right))
+    assert all(s == pytest.approx(fall(wrong)[0], rel=0.02) for s in fall(wrong))
+    assert (right.error, right.notes) == ("", ())
+    assert wrong.error.startswith("M")
+
+
+def test_the_error_is_drawn_only_where_it_exceeds_its_bar(make):
+    assert shown(make, 1e-3).error
+    assert not shown(make, 1e-3, error_bar=2e-3).error
+    assert not shown(make, 1e-3, error_bar=math.inf).error
+    assert not taylor_plot(
+        make.result(taylor=replace(make.curve(1e-3), intercept=math.nan)).finding
+    ).error
+
+
+def test_the_error_lies_on_the_points_of_a_wrong_gradient(make):
+    at = shown(make, 10.0)
+    start, end = (tuple(map(float, part.split())) for part in at.error[1:].split("L"))
+    for x, y in at.points:
+        share = (x - start[0]) / (end[0] - start[0])
+        assert y == pytest.approx(start[1] + share * (end[1] - start[1]), abs=0.6)
+
+
+def test_a_taylor_plot_needs_two_points(make):
+    rest = {"steps": (1.0, 0.5, 0.25, 0.125), "slopes": (3.0, 3.0, 3.0)}
+    assert shown(make, remainders=(1.0, math.nan, 0.0, math.inf), **rest) is None
+    assert len(shown(make, remainders=(1.0, math.nan, 0.0, 0.1), **rest).points) == 2
+    assert len(shown(make, remainders=(1.0, 2.0, 4.0, 8.0), **rest).points) == 4
+    assert taylor_plot(make.result().finding) is None
+
+
+def test_what_is_missing_from_a_directional_derivative_is_told_with_its_bar(make):
+    wrong = taylor_says(make.curve(1e-3))
+    assert wrong.startswith("⟨g, d⟩ is 0.25, and 0.001 ± 1e-12 is missing from it; slope 1.0 (")
+    right = taylor_says(make.curve(0.0))
+    assert "and 0 ± 1e-12 is missing from it; slope 3.0 (" in right
+
+
+def test_a_curve_of_noise_has_no_slope_to_speak_of(make):
+    assert "slope" not in taylor_says(make.curve(0.0, noise=1.0))
+    nan = (math.nan,) * 7
+    assert "slope" not in taylor_says(make.curve(0.0, slopes=nan))
+    assert taylor_says(make.curve(0.0, linear=True)).endswith("every remainder is noise")
+    lost = taylor_says(make.curve(0.0, error_bar=math.inf))
+    assert lost == "⟨g, d⟩ is 0.25; no steps agree on what is missing from it"
