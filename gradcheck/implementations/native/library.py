@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.manifest.operation import Function, NativeLibrary, Operation, Value
-from gradcheck.implementations.native.calls import Calls, Run, operation_for
-from gradcheck.implementations.native.case import NativeCase
+from gradcheck.implementations.native.case import NativeCase, Run
+from gradcheck.implementations.native.claims import operation_for
 from gradcheck.implementations.processes.c_worker import Outcome, Script, Worker
 from gradcheck.implementations.processes.crash_analysis import MEMORY, diagnose, handled
 from gradcheck.implementations.processes.crash_or_hang import Budget, Ending, WorkerError, because
@@ -173,27 +173,27 @@ class Native(OperatorsOnly):
                 for this case.
         """
         self._printed = ""  # what was printed since is another case's
-        calls = self.calls(case, dtype)
-        if calls is None:
+        found = self.case(case, dtype)
+        if found is None:
             return None
         spent = self._budget.exhausted(case.spec.name)
         if spent is not None:
             raise broken("vjp", spent, Verdict.NOTRUN)
         try:
-            return NativeCase(calls).bound(self.printed)
+            return found.bound(self.printed)
         except ManifestError as error:
             raise broken("vjp", str(error)) from error
 
-    def calls(self, case: Case, dtype: str) -> Calls | None:
-        """The calls of the operation for the case; None if the library has none.
+    def case(self, case: Case, dtype: str) -> NativeCase | None:
+        """The calls for a case; None if the library does not have its operator.
 
         Raises:
             Unsupported: it has it in other dtypes alone.
         """
         operation = operation_for(self.library, case, dtype)
-        return (
-            None if operation is None else Calls(self.library, operation, case, self._running(case))
-        )
+        if operation is None:
+            return None
+        return NativeCase(self.library, operation, case, self._running(case))
 
     def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
         """What is wrong with the manifest, found by laying out each case's calls; none is made.
@@ -222,8 +222,8 @@ class Native(OperatorsOnly):
         probe = Native(self.library)  # its crashes are nobody's
 
         def ask(operation: Operation, case: Case, ct: Any, primals: Sequence[Any]) -> Any:
-            calls = Calls(self.library, operation, case, probe._running(case))
-            return NativeCase(calls).vjp(ct, *primals, **case.attrs)
+            asked = NativeCase(self.library, operation, case, probe._running(case))
+            return asked.vjp(ct, *primals, **case.attrs)
 
         try:
             found = [exchanged(ask, operation, few) for operation, few in entries.values()]
@@ -238,7 +238,7 @@ class Native(OperatorsOnly):
             operation = operation_for(self.library, case, dtype)
             if operation is not None:
                 where = operation.where
-                NativeCase(Calls(self.library, operation, case, _nothing)).lay_out()
+                NativeCase(self.library, operation, case, _nothing).lay_out()
         except ManifestError as error:
             return where, str(error)
         except Exception:  # noqa: BLE001  a gap, or a case at fault: its verdict says so

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError, Unsupported
-from gradcheck.implementations.manifest.expression import Context
+from gradcheck.implementations.manifest.expression import COTANGENT, Context
 from gradcheck.implementations.manifest.operation import (
     CType,
     Function,
@@ -31,9 +31,6 @@ from gradcheck.implementations.processes.c_worker import Argument, Call, Kept, P
 from gradcheck.numerics.arrays import Attrs
 
 Array = NDArray[Any]
-
-COTANGENT: Final = "cotangent"
-"""What expressions call the first cotangent."""
 
 
 class Holds(StrEnum):
