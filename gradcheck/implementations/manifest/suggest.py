@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import LoadError, ManifestError, UsageError
-from gradcheck.implementations.manifest import guess, library_file, read, schema
+from gradcheck.implementations.manifest import guess, read, schema
 from gradcheck.implementations.manifest.guess import (
     FunctionToGuess,
     Guess,
@@ -25,7 +25,7 @@ from gradcheck.implementations.manifest.guess import (
 )
 from gradcheck.implementations.manifest.library_file import exported
 from gradcheck.implementations.manifest.operation import Prototype
-from gradcheck.implementations.manifest.prototype import declarations, parse
+from gradcheck.implementations.manifest.prototype import declarations, parse, prototypes
 from gradcheck.implementations.manifest.read import index_primals
 from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Suite
@@ -223,7 +223,7 @@ def suggest_c(library: Path | None, header: Path | None, path: Path, suite: Suit
     symbols = [symbol for symbol in known if SYMBOL.fullmatch(symbol)]
     named = {s: n for s in symbols if (n := guess.operator_of(s, suite.operators)) is not None}
     if library is not None:
-        texts = {**library_file.prototypes(library, named.keys() - texts.keys()), **texts}
+        texts = {**prototypes(library, named.keys() - texts.keys()), **texts}
     head = _head(library, path)
     functions: list[Candidate] = []
     comments = [*_mangled(known, suite)]

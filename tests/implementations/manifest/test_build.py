@@ -4,7 +4,7 @@ from threading import Thread
 import pytest
 
 from gradcheck.errors import LoadError, ManifestError
-from gradcheck.implementations.manifest.build import LONGEST_VERSION, TAIL, prepare
+from gradcheck.implementations.manifest.library_file import LONGEST_VERSION, TAIL, prepare
 from gradcheck.implementations.manifest.schema import parse
 
 C = "[c]\nlibrary = 'k.so'\n"

@@ -9,8 +9,8 @@ from gradcheck_cases import SUITE
 from gradcheck.cli.main import main
 from gradcheck.errors import LoadError, UsageError
 from gradcheck.implementations.manifest import read, schema
-from gradcheck.implementations.manifest.library_file import exported, prototypes
-from gradcheck.implementations.manifest.prototype import parse
+from gradcheck.implementations.manifest.library_file import exported
+from gradcheck.implementations.manifest.prototype import parse, prototypes
 from gradcheck.implementations.manifest.suggest import suggest_c, template
 
 needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
