@@ -133,7 +133,6 @@ class Names:
 
     @property
     def all(self) -> frozenset[str]:
-        """Every name."""
         return self.tensors | self.others
 
 
@@ -308,15 +307,12 @@ class Context:
         return whole
 
     def number(self, text: str, *, of: str = "") -> int | float:
-        """A finite or infinite number."""
         return self._number(self._value(text, of), text, of)
 
     def whole(self, text: str, *, of: str = "") -> int:
-        """A whole number."""
         return self._whole(self._value(text, of), text, of)
 
     def size(self, text: str, *, of: str = "") -> int:
-        """A whole number, not negative."""
         whole = self.whole(text, of=of)
         if whole < 0:
             raise self._wrong(text, of, f"yields {whole}; a size is not negative")
@@ -351,7 +347,6 @@ class Context:
             ) from None
 
     def truth(self, text: str, *, of: str = "") -> bool:
-        """Whether a condition holds."""
         value = self._value(text, of)
         if isinstance(value, (bool, np.bool_, int, float)):
             return bool(value)
@@ -393,7 +388,6 @@ class Context:
 
 @lru_cache(maxsize=MAX_CACHED)
 def _compiled(text: str, primals: frozenset[str]) -> Evaluate:
-    """The expression for a dialect that has these primals."""
     resolved = _Resolved(primals).visit(deepcopy(tree(text)))
     return expression.compiled(resolved, OPERATORS, FUNCTIONS)
 

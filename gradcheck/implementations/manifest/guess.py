@@ -142,7 +142,6 @@ class FunctionToGuess:
 
     @property
     def floats(self) -> list[str]:
-        """Primals with a gradient."""
         return [n for n in self.spec.primals if n not in self.indices | self.absent]
 
     @property
@@ -199,7 +198,7 @@ def _pointer(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
 
 
 def _is_cotangent(parameter: Parameter, asked: FunctionToGuess) -> bool:
-    """Whether `dy`, though y is a primal, is the cotangent: none is const, nor anything else it."""
+    """Whether `dy` is the cotangent though y is a primal: nothing else is, and nothing is const."""
     others = [p for p in asked.prototype.parameters if p.ctype.pointer and p is not parameter]
     names = ((_gradient(_plain(p.name)), _plain(p.name)) for p in others)
     taken = any(base in OUTPUTS or name in COTANGENTS for base, name in names)
@@ -278,7 +277,7 @@ def _whole_numbers(name: str, asked: FunctionToGuess) -> Guess | None:
 
 
 def _gradient(name: str) -> str | None:
-    """Of what a name says that it is the gradient: "x" for dx, d_x, grad_x, x_grad; "" for grad."""
+    """The name whose gradient a name is: "x" for dx, d_x, grad_x, x_grad; "" for grad."""
     if name in COTANGENTS or name in BACKWARD:
         return ""
     for pattern in (r"(?:grad|g)_(\w+)", r"grad(\w+)", r"(\w+)_(?:grad|diff|d|bar)", r"d_?(\w+)"):
@@ -289,7 +288,7 @@ def _gradient(name: str) -> str | None:
 
 
 def _primal(name: str, primals: Collection[str]) -> str | None:
-    """The primal that a name means, by its own name or another that is usual."""
+    """The primal that a name means, by its own name or a usual alternative."""
     if name in primals:
         return name
     for primal in primals:

@@ -68,7 +68,7 @@ def check_symbols(library: NativeLibrary) -> None:
 
 
 def _foreign(path: Path) -> str:
-    """What the loader does not say: the library is for another machine than this Python."""
+    """A hint where the library is built for another machine than this Python."""
     try:
         with elf(path) as theirs, elf(Path(sys.executable)) as ours:
             machines = [file.get_machine_arch() for file in (theirs, ours)]
@@ -80,7 +80,7 @@ def _foreign(path: Path) -> str:
 
 
 def _sanitized(library: NativeLibrary, path: Path) -> str:
-    """What the loader does not say: the library needs a runtime that is there first."""
+    """A hint where the library needs the runtime of a sanitizer."""
     if library.sanitize:
         return ""
     with suppress(LoadError):
@@ -155,7 +155,6 @@ def _functions(library: NativeLibrary) -> Iterator[tuple[Operation, Function]]:
 
 
 def _hint(symbol: str, path: Path) -> str:
-    """What may be meant instead."""
     try:
         known = exported(path)
     except LoadError:
@@ -299,7 +298,6 @@ def _run(
     what: str,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """The tail of what a command prints."""
     shown = cmd if isinstance(cmd, str) else " ".join(cmd)
     with tempfile.TemporaryFile() as output:  # a pipe would wait for what the command leaves behind
         try:

@@ -246,8 +246,6 @@ class NativeLibrary:
     sanitize: str = ""
     max_elements: int | None = None
     version: str = ""
-    homepage: str = ""
-    issues: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,8 +263,6 @@ class Program:
     timeout: float = 10.0
     environment: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
-    homepage: str = ""
-    issues: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

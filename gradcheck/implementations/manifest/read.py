@@ -1,4 +1,7 @@
-"""From a gradcheck.toml to what it offers, checked as far as no code has to run."""
+"""From a gradcheck.toml to its operations, checked as far as no code has to run.
+
+A mistake is a `ManifestError` that begins with the file, the entry and the key.
+"""
 
 from __future__ import annotations
 
@@ -64,11 +67,7 @@ class Entry:
 
     @cached_property
     def spec(self) -> OpSpec:
-        """The operator that it names.
-
-        Raises:
-            ManifestError: there is none.
-        """
+        """The operator that the entry names."""
         name, slash, dialect = self.op.name.partition("/")
         spec = self.suite.operators.get(name)
         if spec is None:
@@ -83,17 +82,15 @@ class Entry:
 
     @property
     def dialect(self) -> str:
-        """The dialect that it names, or none."""
         return self.op.name.partition("/")[2]
 
     @property
     def own(self) -> Attrs:
-        """The values of attributes in the dialect that it names."""
+        """The attributes of the dialect that the entry names."""
         return self.spec.dialect(self.dialect).attrs if self.dialect else {}
 
     @cached_property
     def operator(self) -> Operator:
-        """What the entry is held against."""
         without = self.spec.dialect(self.dialect).without if self.dialect else ()
         return Operator(
             spec=self.spec,
@@ -103,16 +100,12 @@ class Entry:
         )
 
     def library(self, own: Any) -> Path:
-        """Where a function lies."""
+        """The shared library of a function."""
         return self.folder / on_this_platform(self.c.library if own is None else own, self.where)
 
 
 def operations(entry: Entry, dtypes: Sequence[str] | None) -> Iterator[Operation]:
-    """The operator in each dtype that the entry has, of those in `dtypes` (None: all).
-
-    Raises:
-        ManifestError: the entry contradicts itself or the operator.
-    """
+    """The operator in each dtype that the entry has, of those in `dtypes` (None: all)."""
     op, where = entry.op, entry.where
     _ = entry.spec
     if op.vjp is None and op.forward is None:
@@ -131,7 +124,6 @@ def operations(entry: Entry, dtypes: Sequence[str] | None) -> Iterator[Operation
 
 
 def _functions(entry: Entry, key: str) -> dict[str, Function]:
-    """The function under "vjp" or "forward", by dtype."""
     op, where = entry.op, entry.where
     texts: PerDtype | None = getattr(op, key)
     if texts is None:
@@ -154,7 +146,7 @@ def _functions(entry: Entry, key: str) -> dict[str, Function]:
 
 
 def _inheritable(op: Op, texts: PerDtype) -> Mapping[str, Any]:
-    """What `bind` says of parameters that forward has too, and `forward_bind` does not name."""
+    """The entries of `bind` that `forward` inherits: those of parameters that it has, too."""
     if op.vjp is None:
         return op.bind
     words = {w for text in ([texts] if isinstance(texts, str) else texts.values())
@@ -260,11 +252,7 @@ def read(path: Path, suite: Suite) -> Manifest:
 
 
 def resolve(file: File, suite: Suite) -> Manifest:
-    """What a manifest whose keys are right means.
-
-    Raises:
-        ManifestError: its parts contradict each other, or the suite.
-    """
+    """What a manifest whose keys are right means."""
     top, name = file.top, file.path.name
     if top.python is not None:
         module, colon, attribute = top.python.entry.partition(":")
@@ -314,8 +302,6 @@ def _library(file: File, c: schema.Library, suite: Suite) -> NativeLibrary:
         sanitize=c.sanitize or "",
         max_elements=most,
         version=top.impl.version if isinstance(top.impl.version, str) else "",
-        homepage=top.impl.homepage,
-        issues=top.impl.issues,
     )
 
 
@@ -347,8 +333,6 @@ def _program(file: File, process: schema.Process) -> Program:
         timeout=process.timeout,
         environment=process.env,
         version=top.impl.version if isinstance(top.impl.version, str) else "",
-        homepage=top.impl.homepage,
-        issues=top.impl.issues,
     )
 
 

@@ -47,17 +47,14 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The operator, or operator/dialect."""
         return f"{self.spec.name}/{self.dialect}" if self.dialect else self.spec.name
 
     @property
     def key(self) -> tuple[str, str]:
-        """Operator (with its dialect) and dtype."""
         return self.name, dtype_of(self.prototype)
 
     @property
     def absent(self) -> frozenset[str]:
-        """Primals that its dialect lacks."""
         return frozenset(self.spec.dialect(self.dialect).without if self.dialect else ())
 
 
@@ -106,7 +103,7 @@ def _saved(
 
 
 def _advice(spec: OpSpec, guesses: Mapping[str, Guess | None]) -> Iterator[str]:
-    """What goes with the guesses, and comments on what names cannot say."""
+    """Lines that follow from the guesses, and comments on what names do not tell."""
     condition = required(spec, guesses)
     if condition:
         yield f"requires = [{quoted(condition)}]  {CONFIRM}: a call does no more than that"
@@ -122,7 +119,6 @@ def _advice(spec: OpSpec, guesses: Mapping[str, Guess | None]) -> Iterator[str]:
 
 
 def _bound(guesses: Mapping[str, Guess | None], prototype: Prototype) -> Iterator[str]:
-    """One line per parameter."""
     pointers = {p.name for p in prototype.parameters if p.ctype.pointer}
     for name, found in guesses.items():
         if found is None:
@@ -330,7 +326,7 @@ def _entries(
 
 
 def _fault(text: str, path: Path, suite: Suite) -> str:
-    """Why a manifest cannot be read, or nothing."""
+    """Why a manifest cannot be read; empty if it can."""
     try:
         read.resolve(schema.parse_text(text.encode(), path), suite)
     except ManifestError as error:

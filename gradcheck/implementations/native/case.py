@@ -81,12 +81,7 @@ class NativeCase:
         self._has_value = len(values) == len(outputs)
 
     def bound(self, printed: Callable[[], str]) -> Bound:
-        """The implementation of the case.
-
-        Raises:
-            Unsupported: the code does not claim to do the case.
-            ManifestError: an expression yields nonsense here.
-        """
+        """The implementation of the case."""
         operation, case = self.operation, self.case
         self._refuse_unfit(self.setting(case.primals, case.attrs))
         gradients = [r for r in self._vjp_roles if r.kind is RoleKind.GRAD]
@@ -106,12 +101,7 @@ class NativeCase:
         )
 
     def lay_out(self) -> None:
-        """Lay out every call with all that is known before one is made; make none.
-
-        Raises:
-            ManifestError: an expression yields nonsense here.
-            Unsupported: the code does not claim to do the case.
-        """
+        """Lay out every call with all that is known before one is made; make none."""
         setting = self.setting(self.case.primals, self.case.attrs)
         self._refuse_unfit(setting)
         if self.operation.forward is not None:
@@ -120,11 +110,6 @@ class NativeCase:
             self._fill(plan_vjp(setting), setting)
 
     def vjp(self, ct: Any, *primals: Array, **attrs: Any) -> tuple[Array | None, ...]:
-        """One gradient per primal.
-
-        Raises:
-            Broken: the code crashed, hung, said that it failed, or broke a rule about memory.
-        """
         return self.asked((True,) * len(primals), ct, *primals, **attrs)
 
     def asked(
@@ -197,7 +182,7 @@ class NativeCase:
         ct: Any = None,
         wanted: frozenset[str] | None = None,
     ) -> Setting:
-        """What one call is asked: without `ct` anything of its shape, without `wanted` all."""
+        """The setting of one call; forward's outputs stand for a lacking `ct`."""
         names = self.case.primal_names
         every = {**self.case.attrs, **attrs}
         cotangents = self._reference(primals, every) if ct is None else as_tuple(ct)
@@ -241,7 +226,7 @@ class NativeCase:
         return np.asarray(value.astype(np.float64) * factor).astype(dtype)
 
     def factor(self, setting: Setting, ct: Any) -> float:
-        """What turns the code's gradients into the true ones."""
+        """The factor from the code's gradients to the true ones."""
         factor = 1 / self._scale(setting)
         if self._takes_cotangent:
             return factor
@@ -296,7 +281,6 @@ class NativeCase:
                 fill(block, Contents(tensors=tensors), self.operation.where)
 
     def _reference(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-        """The suite's own forward, in float64."""
         wide = [p if p.dtype.kind in "iu" else p.astype(np.float64) for p in primals]
         with np.errstate(all="ignore"):
             outputs = as_tuple(self.case.spec.forward(F64, *wide, **attrs))
@@ -436,7 +420,7 @@ def _primals(setting: Setting) -> dict[Key, Array]:
 
 
 def _only_dirty(error: Broken) -> Broken:
-    """The error of a call that went well as long as its memory was zero."""
+    """The error of a call that succeeds only where its memory is zero before."""
     finding = error.finding
     if " between calls" in finding.reason:  # it may die at any time
         return error

@@ -102,7 +102,7 @@ def _refuse_cotangents(operation: Operation, setting: Setting) -> None:
 
 
 def _refuse_conditions(operation: Operation, setting: Setting) -> None:
-    """Those first that need no parameters: the parameters may make no sense without them."""
+    """Conditions without parameters come first: parameters may make no sense unless they hold."""
     function = functions(operation)[0]
     scalars = {p.name for p in function.prototype.parameters}
     plain = Context(setting.tensors, setting.attrs, {}, operation.where)

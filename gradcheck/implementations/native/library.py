@@ -161,7 +161,6 @@ class Native(OperatorsOnly):
 
     @property
     def version(self) -> str:
-        """What the manifest says that it is."""
         return f"{self.library.name} {self.library.version}".strip()
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
@@ -251,7 +250,6 @@ class Native(OperatorsOnly):
         return text
 
     def close(self) -> None:
-        """End the worker process."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -314,5 +312,5 @@ class Native(OperatorsOnly):
 
 
 def _nothing(script: Script, role: str) -> Outcome:
-    """Stands where no call is to be made."""
+    """Refuse to make a call."""
     raise AssertionError(f"{role} is called while calls are only laid out: {script}")

@@ -89,11 +89,7 @@ def slots(plan: Plan, operation: Operation) -> list[Slot]:
 
 
 def script(plan: Plan, contents: Contents, guard: Guard, align: int, where: str) -> Script:
-    """The script that makes the plan's calls on `contents`.
-
-    Raises:
-        ManifestError: a C type does not hold a value that is given.
-    """
+    """The script that makes the plan's calls on `contents`."""
     buffers = tuple(_buffer(block, contents, guard, align, where) for block in plan.blocks.values())
     return Script(buffers=buffers, calls=tuple(plan.calls))
 
@@ -115,11 +111,7 @@ def _buffer(block: Block, contents: Contents, guard: Guard, align: int, where: s
 
 
 def fill(block: Block, contents: Contents, where: str) -> Bits:
-    """What a block holds before the call.
-
-    Raises:
-        ManifestError: a tensor has another size than its place, or a value that does not fit.
-    """
+    """What a block holds before the call."""
     cells = np.zeros(block.size, dtype=f"u{block.itemsize}")
     rest = Slot(block.name, REST) in contents.poisoned
     if rest:
@@ -297,7 +289,7 @@ def _of(
 
 
 def _called(key: Key, role: str) -> tuple[str, str]:
-    """What messages call a tensor, and the finding's name."""
+    """A tensor's name in messages, and that of its finding."""
     if key.kind is RoleKind.GRAD:
         return f"the gradient of {key.name}", key.name
     if key.kind is RoleKind.SAVED:

@@ -1,4 +1,7 @@
-"""One call of a C function laid out: blocks of memory, and the calls made on them."""
+"""One call of a C function laid out: blocks of memory, and the calls made on them.
+
+An expression that yields nonsense is a `ManifestError`, a lacking primal `Unsupported`.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +62,11 @@ class Block:
 
     @property
     def written(self) -> bool:
-        """Whether the code may write into it."""
         work = self.holds in (Holds.ANYTHING, Holds.ZEROS)
         return work or any(p.made for p in self.places)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
         return 1 if self.element is None else self.element.storage.itemsize
 
 
@@ -91,12 +92,11 @@ class Setting:
 
     @property
     def outputs(self) -> tuple[tuple[int, ...], ...]:
-        """The outputs' shapes."""
         return tuple(np.shape(ct) for ct in self.cotangents)
 
     @property
     def tensors(self) -> Mapping[str, Array]:
-        """What expressions know by name: the primals, and the first cotangent."""
+        """The tensors that expressions may name: the primals, and the first cotangent."""
         first = np.asarray(self.cotangents[0]).astype(np.float64)
         return {COTANGENT: first, **self.wide}
 
@@ -113,11 +113,6 @@ class Setting:
         return role.kind in (RoleKind.IN, RoleKind.GRAD) and role.name not in self.primals
 
     def shape(self, role: Role, context: Context) -> tuple[int, ...]:
-        """The shape of the tensor that a role means.
-
-        Raises:
-            ManifestError: the operator has no such output, or its extents are no sizes.
-        """
         if role.kind in (RoleKind.IN, RoleKind.GRAD):
             return self.primals[role.name].shape
         if role.kind is RoleKind.SAVED:
@@ -152,12 +147,10 @@ class Plan:
 
     @property
     def reads(self) -> frozenset[Key]:
-        """The tensors that must be given."""
         return frozenset(p.before for _, _, p in self.places if p.given)
 
     @property
     def makes(self) -> frozenset[Key]:
-        """The tensors that are written."""
         out = {p.after for _, _, p in self.places if p.made}
         return frozenset(out | {key_of(role) for _, role in self.returned})
 
@@ -172,12 +165,7 @@ VJP: Final = frozenset({RoleKind.IN, RoleKind.COTANGENT, RoleKind.OUT, RoleKind.
 
 
 def plan_forward(setting: Setting) -> Plan:
-    """The library's own forward, alone.
-
-    Raises:
-        ManifestError: an expression yields nonsense here.
-        Unsupported: the code needs what the case lacks.
-    """
+    """The library's own forward, alone."""
     assert setting.operation.forward is not None
     plan = Plan()
     with_handle(plan, setting, [(setting.operation.forward, FORWARD)])
@@ -185,12 +173,7 @@ def plan_forward(setting: Setting) -> Plan:
 
 
 def plan_vjp(setting: Setting) -> Plan:
-    """The VJP; its own forward before it, if it wants what that leaves.
-
-    Raises:
-        ManifestError: an expression yields nonsense here.
-        Unsupported: the code needs what the case lacks.
-    """
+    """The VJP; its own forward before it, if it wants what that leaves."""
     operation = setting.operation
     assert operation.vjp is not None
     plan = Plan()
@@ -262,7 +245,7 @@ class _Maker:
     context: Context
 
     def argument(self, parameter: Parameter) -> Argument:
-        """What is passed for one parameter; its block is added to the plan."""
+        """The argument for one parameter; its block is added to the plan."""
         meaning = self.function.meanings[parameter.name]
         if isinstance(meaning, Value):
             return self._value(parameter, meaning)
@@ -386,11 +369,7 @@ def _continues(then: Block, first: Block) -> bool:
 
 
 def _share(plan: Plan, gradient: Key, with_: Key, where: str) -> None:
-    """Let a gradient lie where a tensor does that is given.
-
-    Raises:
-        ManifestError: the two do not have one layout.
-    """
+    """Let a gradient lie where a tensor does that is given."""
     made = [b for b in plan.blocks.values() if [p.after for p in b.places] == [gradient]]
     read = [b for b in plan.blocks.values() if [p.before for p in b.places] == [with_]]
     if len(made) != 1 or len(read) != 1:

@@ -150,12 +150,6 @@ class Answers(OperatorsOnly):
             return False
 
     def _answer(self, request: Request) -> dict[str, Array]:
-        """The arrays that answer a request, by name.
-
-        Raises:
-            Unsupported: nobody was asked this.
-            Broken: what lies there cannot be read.
-        """
         name = self.index.places.get(digest(request))
         if name is None:
             raise Unsupported("answers on file answer nothing but what was exported")

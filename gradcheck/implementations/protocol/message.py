@@ -48,7 +48,6 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nbytes(self) -> int:
-        """Its length in bytes."""
         return math.prod(self.shape) * ITEMSIZE[self.dtype]
 
     def __str__(self) -> str:
@@ -260,5 +259,4 @@ def _text(value: Any) -> str:
 
 
 def _listed(shape: tuple[int, ...]) -> str:
-    """A shape as JSON shows it."""
     return tame(json.dumps(list(shape)))

@@ -325,7 +325,7 @@ def test_a_whole_library(manifest, tmp_path):
     assert [*found.operations] == [
         ("rms_norm/weight", "float32"), ("softmax_cross_entropy", "float32"),
     ]  # fmt: skip
-    assert (found.name, found.version, found.homepage, found.issues) == ("kernels", "1.2", "h", "i")
+    assert (found.name, found.version) == ("kernels", "1.2")
     assert (found.guard, found.align, found.timeout, found.max_elements) == ("start", 64, 2, 100)
     assert found.environment == {"A": "b"}
     assert found.path == tmp_path / "gradcheck.toml"
