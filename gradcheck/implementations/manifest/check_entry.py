@@ -42,15 +42,18 @@ READ: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """What a manifest's entry is held against: the operator, in the dialect that it names.
+    """The operator of a manifest's entry, in the dialect that it names (empty: in none).
 
-    `indices` are primals that are whole numbers, `absent` those that the dialect lacks.
+    `indices` are primals that are whole numbers, `absent` those that the dialect lacks, and `attrs`
+    its values of attributes.
     """
 
     spec: OpSpec
+    dialect: str
     outputs: int
     indices: frozenset[str]
     absent: frozenset[str]
+    attrs: Attrs
 
     @property
     def names(self) -> frozenset[str]:
@@ -186,7 +189,7 @@ def _shaped(
     """The function, with shapes of residuals from `other` where only that one has them."""
     if function is None:
         return None
-    names = known | {p.name for p in function.prototype.parameters if not p.ctype.pointer}
+    names = known | scalar_names(function)
 
     def shaped(role: Role) -> Role:
         if role.kind is not RoleKind.SAVED or role.extents or role.name not in other:
@@ -217,12 +220,9 @@ def scalar_names(function: Function) -> set[str]:
 
 
 def fixed_attrs(
-    op: Op, where: str, operator: Operator, own: Attrs, functions: Sequence[Function]
+    op: Op, where: str, operator: Operator, functions: Sequence[Function]
 ) -> dict[str, Any]:
-    """Attributes that the code has fixed: as said, or at their default where nothing asks.
-
-    `own` are the values of the dialect that the entry names.
-    """
+    """Attributes that the code has fixed: as said, or at their default where nothing asks."""
     spec = operator.spec
     for name in op.attrs:
         if name not in spec.defaults:
@@ -237,7 +237,7 @@ def fixed_attrs(
         for name, meant in function.meanings.items():
             for text in expressions(meant):
                 mentioned |= expression.names_in(text).all - (numbers - {name})
-    values = {**spec.defaults, **own}
+    values = {**spec.defaults, **operator.attrs}
     kept = {name: value for name, value in values.items() if name not in mentioned}
     return {**kept, **{name: _frozen(value) for name, value in op.attrs.items()}}
 

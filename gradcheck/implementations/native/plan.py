@@ -96,15 +96,15 @@ class Setting:
 
     @property
     def tensors(self) -> Mapping[str, Array]:
-        """The tensors that expressions may name: the primals, and the first cotangent."""
-        first = np.asarray(self.cotangents[0]).astype(np.float64)
-        return {COTANGENT: first, **self.wide}
+        """The tensors that expressions may name: the primals, and the first cotangent.
 
-    @property
-    def wide(self) -> Mapping[str, Array]:
-        """The primals in float64; indices as they are."""
-        return {n: p if p.dtype.kind in "iu" else p.astype(np.float64)
-                for n, p in self.primals.items()}  # fmt: skip
+        Those that are not indices are float64.
+        """
+        wide = {
+            name: primal if primal.dtype.kind in "iu" else primal.astype(np.float64)
+            for name, primal in self.primals.items()
+        }
+        return {COTANGENT: np.asarray(self.cotangents[0]).astype(np.float64), **wide}
 
     def absent(self, role: Role) -> bool:
         """Whether the case lacks the primal, or its gradient is not asked for."""
