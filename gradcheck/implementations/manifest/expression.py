@@ -359,8 +359,6 @@ class Context:
             names |= {f"in:{name}": value for name, value in self.primals.items()}
             with np.errstate(all="ignore"):
                 value = _compiled(text, frozenset(self.primals))(names)
-        except ManifestError:
-            raise
         except Exception as error:  # noqa: BLE001  arithmetic on what a user wrote
             raise self._wrong(text, of, f"cannot be evaluated: {_said(error, self)}") from None
         if isinstance(value, int) and value.bit_length() > MAX_BITS:

@@ -71,3 +71,14 @@ def judged(case):
         return {finding.name: finding for finding in findings}
 
     return found
+
+
+@pytest.fixture
+def mul(judged):
+    """`mul(native, sample=, dtype=)`: verdict and reason of each output of mul, by name."""
+
+    def found(native, **more):
+        findings = judged(native, **more)
+        return {name: (f.verdict.value, f.reason) for name, f in findings.items()}
+
+    return found

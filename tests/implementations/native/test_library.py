@@ -22,17 +22,6 @@ RIGHT = {"x": ("pass", ""), "y": ("pass", "")}
 NONSENSE = "expression `size(x) / 7` of parameter `n` yields"
 
 
-@pytest.fixture
-def mul(judged):
-    """`mul(native, dtype=)`: verdict and reason of each output of mul, by name."""
-
-    def found(native, dtype="float64"):
-        findings = judged(native, dtype=dtype)
-        return {name: (f.verdict.value, f.reason) for name, f in findings.items()}
-
-    return found
-
-
 # ── what is claimed ──────────────────────────────────────────────────────────────────────────
 
 
@@ -49,7 +38,7 @@ def test_a_symbol_per_dtype(native, mul):
     texts = [PROTOTYPES[symbol] for symbol in ("mul", "mul_f32")]
     both = f'{{ float64 = "{texts[0]}", float32 = "{texts[1]}" }}'
     one = native(entry("mul").replace(f'"{texts[0]}"', both))
-    assert mul(one, "float64") == mul(one, "float32") == RIGHT
+    assert mul(one) == mul(one, dtype="float32") == RIGHT
 
 
 def test_the_dialect_s_own_entry_comes_first(native, mul):
@@ -257,7 +246,7 @@ def slack(ulp):
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("ulp", "verdict"), [(0, "fail"), (8, "fail"), (40000, "pass")])
 def test_slack_widens_the_bound(native, mul, ulp, verdict):
-    found = mul(native(entry("mul_near", more=slack(ulp) if ulp else "")), "float32")
+    found = mul(native(entry("mul_near", more=slack(ulp) if ulp else "")), dtype="float32")
     assert found["x"][0] == verdict
     assert found["y"] == ("pass", "")  # it needs none, and says nothing
     if ulp:
@@ -277,7 +266,7 @@ def test_the_certificate_is_of_the_wider_bound(native, case):
 
 def test_slack_holds_for_forward_too(native, mul):
     def found(more):
-        return mul(native(entry("mul_f32", forward="mul_forward_near", more=more)), "float32")
+        return mul(native(entry("mul_f32", forward="mul_forward_near", more=more)), dtype="float32")
 
     assert found("")["forward"][0] == "fail"
     wider = found(slack(40000))

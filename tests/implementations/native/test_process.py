@@ -10,17 +10,6 @@ WRITABLE = {"const double *x": "double *x"}
 TANH = entry("from_output")
 
 
-@pytest.fixture
-def mul(judged):
-    """`mul(native, sample=)`: verdict and reason of each output of mul, by name."""
-
-    def found(native, sample="typical"):
-        findings = judged(native, sample=sample)
-        return {name: (f.verdict.value, f.reason) for name, f in findings.items()}
-
-    return found
-
-
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("guard", "align", "verdict", "words"),
@@ -71,7 +60,7 @@ def test_what_it_breaks_or_leaves_behind(native, mul, text, verdict, words):
 def test_a_library_may_handle_faults_of_its_own(native, mul):
     one = native(entry("mul_handles_its_own"))
     for sample in ("typical", "single"):
-        assert mul(one, sample) == RIGHT
+        assert mul(one, sample=sample) == RIGHT
 
 
 @pytest.mark.slow
@@ -100,8 +89,8 @@ def test_hangs_are_counted_by_operator(native, mul, judged):
 def test_a_status(native, mul):
     one = native(entry("mul_status", **{"return": "status"}))
     assert mul(one) == RIGHT
-    assert mul(one, "single")["vjp"] == ("error", "mul_status returned -5; 0 is success")
-    assert mul(native(entry("mul_status")), "single") == RIGHT
+    assert mul(one, sample="single")["vjp"] == ("error", "mul_status returned -5; 0 is success")
+    assert mul(native(entry("mul_status")), sample="single") == RIGHT
 
 
 def test_what_it_prints_is_reported_once(native, judged, case):
