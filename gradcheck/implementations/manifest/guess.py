@@ -126,23 +126,34 @@ class Guess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionToGuess:
-    """A function whose parameters are to be guessed; `saved` is what its forward leaves.
+class Candidate:
+    """A function that is taken to be one of an operator's, whose parameters are to be guessed.
 
-    `indices` are the operator's primals that are whole numbers, `absent` those of its primals that
-    the dialect lacks.
+    `indices` are the operator's primals that are whole numbers, `saved` the residuals that the
+    function's forward leaves.
     """
 
     spec: OpSpec
-    indices: frozenset[str]
     prototype: Prototype
     backward: bool
+    indices: frozenset[str]
+    dialect: str = ""
     saved: frozenset[str] = frozenset()
-    absent: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The operator, or operator/dialect."""
+        return f"{self.spec.name}/{self.dialect}" if self.dialect else self.spec.name
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Operator (with its dialect) and dtype."""
+        return self.name, dtype_of(self.prototype)
 
     @property
     def floats(self) -> list[str]:
-        return [n for n in self.spec.primals if n not in self.indices | self.absent]
+        absent = self.spec.dialect(self.dialect).without if self.dialect else ()
+        return [n for n in self.spec.primals if n not in self.indices and n not in absent]
 
     @property
     def elements(self) -> tuple[str, ...]:
@@ -156,7 +167,7 @@ class FunctionToGuess:
         return self.spec.core_ranks[0] == 1
 
 
-def parameters_of(asked: FunctionToGuess) -> dict[str, Guess | None]:
+def parameters_of(asked: Candidate) -> dict[str, Guess | None]:
     """What each parameter may be, in the words of `bind`; None where nothing suggests itself."""
     found: dict[str, Guess | None] = {}
     for parameter in asked.prototype.parameters:
@@ -169,7 +180,7 @@ def parameters_of(asked: FunctionToGuess) -> dict[str, Guess | None]:
     return {p.name: found[p.name] for p in asked.prototype.parameters}
 
 
-def _pointer(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
+def _pointer(parameter: Parameter, asked: Candidate) -> Guess | None:
     name, ctype = _plain(parameter.name), parameter.ctype
     if ctype.base == "char":
         return _text(name, asked)
@@ -197,7 +208,7 @@ def _pointer(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
     return None
 
 
-def _is_cotangent(parameter: Parameter, asked: FunctionToGuess) -> bool:
+def _is_cotangent(parameter: Parameter, asked: Candidate) -> bool:
     """Whether `dy` is the cotangent though y is a primal: nothing else is, and nothing is const."""
     others = [p for p in asked.prototype.parameters if p.ctype.pointer and p is not parameter]
     names = ((_gradient(_plain(p.name)), _plain(p.name)) for p in others)
@@ -205,7 +216,7 @@ def _is_cotangent(parameter: Parameter, asked: FunctionToGuess) -> bool:
     return not taken and not any(p.ctype.const for p in others)
 
 
-def _residual(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
+def _residual(parameter: Parameter, asked: Candidate) -> Guess | None:
     if not asked.by_rows:
         return None
     return Guess(f"saved:{parameter.name}[rows({asked.spec.primals[0]})]", sure=False)
@@ -219,7 +230,7 @@ def residual_of(spec: OpSpec, name: str) -> str:
     return ""
 
 
-def _fill(found: dict[str, Guess | None], asked: FunctionToGuess) -> None:
+def _fill(found: dict[str, Guess | None], asked: Candidate) -> None:
     """The one parameter that is left is the one primal, gradient or cotangent that is left."""
     if not asked.backward:
         return
@@ -241,7 +252,7 @@ def _fill(found: dict[str, Guess | None], asked: FunctionToGuess) -> None:
     _in_place(found, asked)
 
 
-def _in_place(found: dict[str, Guess | None], asked: FunctionToGuess) -> None:
+def _in_place(found: dict[str, Guess | None], asked: Candidate) -> None:
     """Where no parameter is the cotangent, the one gradient begins as it."""
     texts = {name: guess.text for name, guess in found.items() if guess is not None}
     grads = [name for name, text in texts.items() if text.startswith("grad:")]
@@ -256,14 +267,14 @@ def _is_loss(spec: OpSpec) -> bool:
                                         for core in right)  # fmt: skip
 
 
-def _text(name: str, asked: FunctionToGuess) -> Guess | None:
+def _text(name: str, asked: Candidate) -> Guess | None:
     texts = [n for n, value in asked.spec.defaults.items() if isinstance(value, str)]
     if name in texts:
         return Guess(name)
     return Guess(texts[0], sure=False) if len(texts) == 1 else None
 
 
-def _whole_numbers(name: str, asked: FunctionToGuess) -> Guess | None:
+def _whole_numbers(name: str, asked: Candidate) -> Guess | None:
     index = _primal(name, asked.indices)
     if index is not None:
         return Guess(f"in:{index}", sure=name == index)
@@ -306,7 +317,7 @@ def _plain(name: str) -> str:
 # ── scalars ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _scalar(parameter: Parameter, sizes: list[Parameter], asked: FunctionToGuess) -> Guess | None:
+def _scalar(parameter: Parameter, sizes: list[Parameter], asked: Candidate) -> Guess | None:
     name = _plain(parameter.name)
     attribute = _attribute(name, asked.spec)
     if attribute is not None:
@@ -329,7 +340,7 @@ def _attribute(name: str, spec: OpSpec) -> Guess | None:
     return None
 
 
-def _size(name: str, place: int, count: int, asked: FunctionToGuess) -> Guess | None:
+def _size(name: str, place: int, count: int, asked: Candidate) -> Guess | None:
     """A size: of an element-wise operator all elements, else rows, columns or a named axis."""
     first, rank = asked.spec.primals[0], asked.spec.core_ranks[0]
     if rank == 0:

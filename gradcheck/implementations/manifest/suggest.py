@@ -14,10 +14,8 @@ from typing import Final
 from gradcheck.errors import LoadError, ManifestError, UsageError
 from gradcheck.implementations.manifest import guess, read, schema
 from gradcheck.implementations.manifest.guess import (
-    FunctionToGuess,
+    Candidate,
     Guess,
-    NamedOperator,
-    dtype_of,
     lacking,
     parameters_of,
     required,
@@ -36,52 +34,23 @@ NO_STATUS: Final = ("void", "float32", "float64")
 CONFIRM: Final = "# confirm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A function that is taken to be one of an operator's."""
-
-    spec: OpSpec
-    dialect: str
-    prototype: Prototype
-    backward: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.spec.name}/{self.dialect}" if self.dialect else self.spec.name
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.name, dtype_of(self.prototype)
-
-    @property
-    def absent(self) -> frozenset[str]:
-        return frozenset(self.spec.dialect(self.dialect).without if self.dialect else ())
-
-
-def entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tuple[str, bool]:
+def entry(candidate: Candidate, forward: Candidate | None) -> tuple[str, bool]:
     """The text of one entry, and whether every parameter has a meaning."""
     spec, prototype = candidate.spec, candidate.prototype
-    asked = FunctionToGuess(
-        spec=spec,
-        indices=index_primals(spec, suite),
-        prototype=prototype,
-        backward=True,
-        absent=candidate.absent,
-    )
     guesses: dict[str, Guess | None] = {}
     if forward is not None:
-        guesses = parameters_of(replace(asked, prototype=forward.prototype, backward=False))
+        guesses = parameters_of(forward)
         if None in guesses.values() or Guess("out") not in guesses.values():
             forward, guesses = None, {}
     if forward is not None:
         left = (p for p in forward.prototype.parameters if p.ctype.pointer and not p.ctype.const)
-        asked = replace(asked, saved=frozenset(p.name for p in left))
-    mine = parameters_of(asked)
+        candidate = replace(candidate, saved=frozenset(p.name for p in left))
+    mine = parameters_of(candidate)
     lines = ["[[op]]", f"name = {quoted(candidate.name)}  {CONFIRM}: from the function's name"]
     lines.append(f"vjp = {quoted(prototype.text)}")
     if forward is not None:
         lines.append(f"forward = {quoted(forward.prototype.text)}")
-    lines += _saved(spec, mine, asked.saved)
+    lines += _saved(spec, mine, candidate.saved)
     lines += _advice(spec, mine)
     lines += ["", "[op.bind]", *_bound(mine, prototype)]
     if not prototype.returns.pointer and prototype.returns.base not in NO_STATUS:
@@ -227,7 +196,15 @@ def suggest_c(library: Path | None, header: Path | None, path: Path, suite: Suit
         spec = suite.operators[what.operator]
         try:
             if symbol in texts:
-                functions.append(_candidate(spec, what, parse(texts[symbol], symbol)))
+                functions.append(
+                    Candidate(
+                        spec=spec,
+                        prototype=parse(texts[symbol], symbol),
+                        backward=what.backward,
+                        indices=index_primals(spec, suite),
+                        dialect=next((d.name for d in spec.dialects if d.name in what.rest), ""),
+                    )
+                )
             elif what.backward:
                 comments.append(unknown_prototype(symbol, spec))
         except ManifestError as error:
@@ -256,16 +233,6 @@ def _unrecognised(symbols: Sequence[str]) -> Iterator[str]:
         more = f", and {len(symbols) - LISTED} more" if len(symbols) > LISTED else ""
         names = textwrap.fill(", ".join(symbols[:LISTED]) + more, 96, break_long_words=False)
         yield comment(f"No operator was recognised, or no backward, in\n{names}")
-
-
-def _candidate(spec: OpSpec, named: NamedOperator, prototype: Prototype) -> Candidate:
-    dialects = [d.name for d in spec.dialects if d.name in named.rest]
-    return Candidate(
-        spec=spec,
-        dialect=dialects[0] if dialects else "",
-        prototype=prototype,
-        backward=named.backward,
-    )
 
 
 def _declared(header: Path) -> dict[str, str]:
@@ -310,7 +277,7 @@ def _entries(
     for candidate in functions:
         if not candidate.backward:
             continue
-        text, complete = entry(candidate, forwards.get(candidate.key), suite)
+        text, complete = entry(candidate, forwards.get(candidate.key))
         fault = "" if complete else "say what each parameter is, and take the # away"
         if candidate.key in seen:
             fault = f"another backward of {candidate.name}: name a dialect in each"

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError
+from gradcheck.implementations.manifest.expression import Context
 from gradcheck.implementations.manifest.operation import CType, Role, RoleKind, View
 from gradcheck.numerics.dtypes import dtype_named, is_float
 
@@ -91,14 +92,6 @@ def key_of(role: Role) -> Key:
     return Key(role.kind, role.name, role.index)
 
 
-class Sizes(Protocol):
-    """What evaluates the size expressions of a manifest."""
-
-    def size(self, text: str) -> int: ...
-
-    def whole(self, text: str) -> int: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """The elements of one tensor in a buffer: `cells`, in the tensor's C order.
@@ -137,7 +130,7 @@ class Place:
 
 
 def place(
-    view: View, shape: tuple[int, ...], given: frozenset[RoleKind], sizes: Sizes, where: str
+    view: View, shape: tuple[int, ...], given: frozenset[RoleKind], sizes: Context, where: str
 ) -> Place:
     """Where `view` puts a tensor of `shape`; messages begin with `where`.
 

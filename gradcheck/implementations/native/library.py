@@ -254,25 +254,18 @@ class Native(OperatorsOnly):
             self._worker.close()
             self._worker = None
 
-    def _start(self) -> Worker:
-        return Worker(self.library.environment, self.library.timeout)
-
-    def _let(self) -> Worker:
-        return Worker(self.library.environment, self.library.timeout, handled=True)
-
-    def _fresh(self, op: str) -> Worker:
-        """A new worker, as the code of an operator needs it."""
-        return self._let() if self._handles.get(op, False) else self._start()
+    def _start(self, *, handled: bool = False) -> Worker:
+        """A new worker; with `handled` the library's own handlers get faults."""
+        return Worker(self.library.environment, self.library.timeout, handled=handled)
 
     def _running(self, case: Case) -> Run:
         op = case.spec.name
 
         def run(script: Script, role: str) -> Outcome:
-            if self._worker is not None and self._worker.handled is not self._handles.get(
-                op, False
-            ):
+            handled = self._handles.get(op, False)
+            if self._worker is not None and self._worker.handled is not handled:
                 self.close()
-            self._worker = self._worker or self._fresh(op)
+            self._worker = self._worker or self._start(handled=handled)
             try:
                 outcome = self._worker.run(script)
             except WorkerError as ended:
@@ -294,7 +287,7 @@ class Native(OperatorsOnly):
         """
         if op in self._handles or ending.returncode not in MEMORY:
             return ending
-        found = handled(script, ending, self._start, self._let)
+        found = handled(script, ending, self._start, lambda: self._start(handled=True))
         self._handles[op] = not isinstance(found, Ending)
         return found
 
@@ -303,7 +296,8 @@ class Native(OperatorsOnly):
         self._hear(ending.printed)
         reason = because(ending)
         if self._budget.investigates(case.spec.name, ending.verdict):
-            reason = diagnose(script, ending, lambda: self._fresh(case.spec.name))
+            known = self._handles.get(case.spec.name, False)
+            reason = diagnose(script, ending, lambda: self._start(handled=known))
         heard = ending.printed
         return Broken(Finding(name=role, verdict=ending.verdict, reason=reason, printed=heard))
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from gradcheck.implementations.processes import frames
+from gradcheck.implementations.processes.child import Child
 from gradcheck.implementations.protocol.message import SHOWN, Raw, Violation, shown, tame
 from gradcheck.results.printed import shortened
 
@@ -22,18 +23,6 @@ SMALL: Final = 1 << 14
 
 Received = tuple[Mapping[str, Any], tuple[Raw, ...]]
 """A message and the bytes of its blocks, in order."""
-
-
-class Channel(Protocol):
-    """A process, as far as messages go to it and come from it."""
-
-    def send(self, pieces: Iterable[Raw], timeout: float) -> None: ...
-
-    def exactly(self, n: int) -> Raw:
-        """The next n bytes that it wrote."""
-
-    def line(self, limit: int) -> bytes:
-        """The next line that it wrote, its end included; of a longer one than `limit`, so much."""
 
 
 class Strays:
@@ -83,7 +72,7 @@ class Level:
     `header`: a message that is far larger, or none, is a `Violation`.
     """
 
-    def __init__(self, channel: Channel, strays: Strays) -> None:
+    def __init__(self, channel: Child | Recorded, strays: Strays) -> None:
         """Talk over `channel`; other output goes to `strays`."""
         self._channel, self._strays = channel, strays
 

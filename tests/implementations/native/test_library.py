@@ -145,7 +145,7 @@ def planned(one, monkeypatch):
 
 def test_a_run_does_not_begin_with_nonsense(native, monkeypatch):
     one = native(entry("mul_past", n="size(x) / 7"))
-    monkeypatch.setattr(one, "_start", lambda: pytest.fail("a process is started"))
+    monkeypatch.setattr(one, "_start", lambda **_: pytest.fail("a process is started"))
     with pytest.raises(ManifestError, match="of parameter `n` yields"):
         execute(planned(one, monkeypatch))
 
