@@ -36,19 +36,19 @@ ARROW: Final = "->"
 OF_OUTPUTS: Final = (RoleKind.COTANGENT, RoleKind.OUT, RoleKind.VALUE)
 WORDS: Final = (*(str(kind) for kind in RoleKind), *(str(s) for s in Special), "scratch", "zeros")
 BYTES: Final = ("void", "opaque")
-"""What a pointer may lead to without saying which elements."""
+"""Types of pointers that do not tell the elements behind them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What expressions may mention: `names`, of which some are `primals`."""
+    """The names that expressions may mention; some are `primals`."""
 
     names: frozenset[str] = frozenset()
     primals: frozenset[str] = frozenset()
 
 
 def meaning(said: Any, ctype: CType, where: str, scope: Scope) -> Meaning:
-    """What a parameter of a C type means."""
+    """The meaning of a parameter of a C type."""
     if isinstance(said, dict):
         return _laid_out(said, ctype, where, scope)
     text = as_expression(said)

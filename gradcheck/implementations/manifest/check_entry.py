@@ -57,7 +57,7 @@ class Operator:
 
     @property
     def names(self) -> frozenset[str]:
-        """What every expression may mention: primals and attributes."""
+        """The names that every expression may mention: primals and attributes."""
         return frozenset({*self.spec.primals, *self.spec.defaults})
 
 

@@ -119,14 +119,14 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "reversed": lambda values: list(reversed(values)),
 }  # fmt: skip
 COTANGENT: Final = "cotangent"
-"""What expressions of a VJP call the incoming cotangent: `item(cotangent)`."""
+"""The name of the first cotangent in expressions: `item(cotangent)`."""
 HAS: Final = "has"
 """`has(w)`: whether the dialect has the primal w. It is answered before anything is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What an expression mentions: first arguments of tensor functions, and other names."""
+    """The names in an expression: first arguments of tensor functions, and others."""
 
     tensors: frozenset[str]
     others: frozenset[str]
@@ -198,7 +198,7 @@ def _mentioned(node: ast.AST, *, of_tensor: bool = False) -> Iterator[tuple[str,
 
 @lru_cache(maxsize=MAX_CACHED)
 def names_in(text: str) -> Names:
-    """What an expression mentions.
+    """The names in an expression.
 
     Raises:
         ValueError: the text is not an expression.
@@ -264,7 +264,7 @@ def _order(expressions: tuple[tuple[str, str], ...], primals: frozenset[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where expressions are evaluated: primals, attributes, and scalar parameters by name.
+    """The values in expressions: primals, attributes, and scalar parameters by name.
 
     `primals` are the arrays that the dialect has (a caller may add others by name, such as
     "cotangent"); `names` are scalars already known. `where` begins messages.

@@ -1,4 +1,4 @@
-"""What the names of a C function and of its parameters suggest."""
+"""Guesses from the names of a C function and of its parameters."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ RESIDUALS: Final = {
         _RSTD: f"1 / sqrt({_OF_SQUARES} - mean(x, -1) ** 2 + eps)",
     },
 }
-"""What a forward usually saves per row, and how it follows from the primals."""
+"""Residuals that forwards usually save per row, as expressions of the primals."""
 COUNTS: Final = _set("n size len length count numel total num n_elem ne0 elements")
 ROWS: Final = _set("n m r b t bt nt rows n_rows nrows num_rows batch tokens seq outer")
 COLUMNS: Final = _set(
@@ -119,7 +119,7 @@ def _words(symbol: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What something may be, and whether that hardly needs to be confirmed."""
+    """A guess, and whether it hardly needs to be confirmed."""
 
     text: str
     sure: bool = True
@@ -168,7 +168,7 @@ class Candidate:
 
 
 def parameters_of(asked: Candidate) -> dict[str, Guess | None]:
-    """What each parameter may be, in the words of `bind`; None where nothing suggests itself."""
+    """The likely meaning of each parameter, in the words of `bind`; None without a guess."""
     found: dict[str, Guess | None] = {}
     for parameter in asked.prototype.parameters:
         if parameter.ctype.pointer:

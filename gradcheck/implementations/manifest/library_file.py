@@ -36,7 +36,7 @@ LARGEST: Final = 1 << 40
 """Bytes read of a library, some of them several times."""
 
 SANITIZERS: Final = {"address": "__asan_", "undefined": "__ubsan_"}
-"""What the functions of their runtimes begin with."""
+"""The prefixes of functions in their runtimes."""
 
 
 def check_symbols(library: NativeLibrary) -> None:

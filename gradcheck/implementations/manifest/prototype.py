@@ -345,7 +345,7 @@ def _number_type(die: Any, name: str) -> str:
 
 
 def _through(typedef: Any, name: str) -> str:
-    """What a typedef stands for, where that is a number; else its own name."""
+    """The number type behind a typedef; its own name if there is none."""
     meant = _type(typedef)
     return meant if is_number(meant) else name
 

@@ -228,7 +228,7 @@ MAX_ALIGN: Final = 1 << 16
 
 
 def read(path: Path, suite: Suite) -> Manifest:
-    """What the manifest at `path` offers for the operators of `suite`.
+    """The operations of the manifest at `path` for the operators of `suite`.
 
     Raises:
         LoadError: the file cannot be read.
@@ -238,7 +238,7 @@ def read(path: Path, suite: Suite) -> Manifest:
 
 
 def resolve(file: File, suite: Suite) -> Manifest:
-    """What a manifest whose keys are right means."""
+    """The meaning of a manifest whose keys are right."""
     top, name = file.top, file.path.name
     if top.python is not None:
         module, colon, attribute = top.python.entry.partition(":")

@@ -30,7 +30,7 @@ from gradcheck.spec.suite import Suite
 from gradcheck.system.reading import contents
 
 NO_STATUS: Final = ("void", "float32", "float64")
-"""What a function returns that returns no status."""
+"""Types of results that are not a status."""
 CONFIRM: Final = "# confirm"
 
 
@@ -63,7 +63,7 @@ def entry(candidate: Candidate, forward: Candidate | None) -> tuple[str, bool]:
 def _saved(
     spec: OpSpec, guesses: Mapping[str, Guess | None], left: frozenset[str]
 ) -> Iterator[str]:
-    """How residuals follow from the primals, where no forward leaves all of them."""
+    """Expressions of residuals, where no forward saves all of them."""
     needed = [n for n, g in guesses.items() if g is not None and g.text.startswith("saved:")]
     if not left.issuperset(needed):
         yield 'residuals = "reference"'
@@ -129,7 +129,7 @@ def _toml(value: bool | float | str) -> str:
 SYMBOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 """A function that somebody named: others are the linker's, or not C's."""
 MANGLED: Final = re.compile(r"_Z(\d{1,3})")
-"""How names of C++ functions outside of namespaces begin: with the length of what follows."""
+"""The beginning of names of C++ functions outside of namespaces, with the name's length."""
 LARGEST: Final = 1 << 26
 """Bytes of a header."""
 LISTED: Final = 40

@@ -310,7 +310,7 @@ class NativeCase:
         return self._once_per("vjp", setting, make)
 
     def _once_per(self, what: str, setting: Setting, make: Callable[[], T]) -> T:
-        """What `make` gives, made anew only for another point."""
+        """The result of `make`, kept until another point is asked for."""
         point = (
             [(n, p.shape, p.tobytes()) for n, p in setting.primals.items()],
             setting.cotangents[0].tobytes() if self._by_value else b"",
@@ -357,7 +357,7 @@ class NativeCase:
     def _called(
         self, role: str, ask: PlannedCall, cotangents: Mapping[Key, Array]
     ) -> tuple[Plan, MemoryAfter]:
-        """What the call leaves, checked not to depend on what its memory held before."""
+        """Make the call, on zeros and on other bits: both must leave the same results."""
         plan, tensors = ask.plan, {**ask.tensors, **cotangents}
         some = slots(plan, self.operation)
 
@@ -433,7 +433,7 @@ def _cotangents(ct: Any) -> dict[Key, Array]:
 
 
 def _worse(first: Array, second: Array, right: Array) -> Array:
-    """Of two answers, element by element, the one that lies further from the right one."""
+    """The answer with the larger error, element by element."""
     with np.errstate(all="ignore"):
         off = [np.abs(x.astype(np.float64) - right) for x in (first, second)]
         return np.where(np.isnan(off[1]) | (off[1] > off[0]), second, first)

@@ -27,7 +27,7 @@ BITS: Final = ("uint16", "int16")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """What one element of a buffer is.
+    """The encoding of one element of a buffer.
 
     `storage` is what NumPy calls the C type; `dtype` is that of the operation. `bits` says that
     the C type is an integer that holds the bits of a number of `dtype`.
@@ -132,7 +132,7 @@ class Place:
 def place(
     view: View, shape: tuple[int, ...], given: frozenset[RoleKind], sizes: Context, where: str
 ) -> Place:
-    """Where `view` puts a tensor of `shape`; messages begin with `where`.
+    """The place of a tensor of `shape` in a buffer; messages begin with `where`.
 
     Tensors of the kinds in `given` are written before the call.
     """

@@ -29,25 +29,25 @@ from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
 Ask = Callable[[Operation, Case, Any, Sequence[Array]], Sequence[Array | None]]
-"""What an operation answers for a case: a gradient per primal, given the cotangents."""
+"""The gradients of an operation for a case, one per primal, given the cotangents."""
 
-CASES: Final = 2
-"""That must agree."""
-PAIRS: Final = 10
-"""Of sizes that are tried."""
-CLOSE: Final = 1e-2
-"""Of the largest element: sizes in each other's place are off by far more."""
+MAX_CASES: Final = 2
+"""Cases in which exchanged sizes must be right."""
+MAX_PAIRS: Final = 10
+"""Pairs of sizes that are exchanged."""
+TOLERANCE: Final = 1e-2
+"""A part of the largest element; exchanged sizes are off by far more."""
 
 
 def exchanged(ask: Ask, operation: Operation, cases: Sequence[Case]) -> str:
-    """Which two sizes of the VJP are exchanged in `bind`, as a sentence; empty: none, it seems.
+    """A sentence on two sizes of the VJP that `bind` exchanges; empty if none are found.
 
     The gradients must be wrong as `bind` is, and right in every case that is tried once two
     sizes have changed places.
     """
     function = operation.vjp
-    pairs = [] if function is None else [*_pairs(function)][:PAIRS]
-    telling = [case for case in cases if _tells(case)][:CASES] if pairs else []
+    pairs = [] if function is None else [*_pairs(function)][:MAX_PAIRS]
+    telling = [case for case in cases if _tells(case)][:MAX_CASES] if pairs else []
     try:
         if not telling or all(_right(ask, operation, case) for case in telling):
             return ""
@@ -128,7 +128,7 @@ def _near(got: Array, want: Any) -> bool:
         return False
     largest = float(np.max(np.abs(want), initial=0.0))
     error = np.abs(got.astype(np.float64) - want)
-    return bool((error <= CLOSE * largest).all())  # NaN is not near
+    return bool((error <= TOLERANCE * largest).all())  # NaN is not near
 
 
 def _said(operation: Operation, one: str, other: str, cases: Sequence[Case]) -> str:
@@ -195,9 +195,9 @@ class Native(OperatorsOnly):
         return NativeCase(self.library, operation, case, self._running(case))
 
     def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
-        """What is wrong with the manifest, found by laying out each case's calls; none is made.
+        """Mistakes of the manifest, found by laying out each case's calls; none is made.
 
-        One mistake of each entry, and where it was seen.
+        The first of each entry, with its case.
         """
         problems: dict[str, str] = {}
         for case in cases:
@@ -281,9 +281,9 @@ class Native(OperatorsOnly):
         return run
 
     def _again(self, op: str, script: Script, ending: Ending) -> Outcome | Ending:
-        """How a script ended; its outcome, if the operator's code handles faults of its own.
+        """The ending of a script; its outcome, if the operator's code handles its own faults.
 
-        That is found out once, at the first fault of an operator.
+        This is tried once, at the first fault of an operator.
         """
         if op in self._handles or ending.returncode not in MEMORY:
             return ending

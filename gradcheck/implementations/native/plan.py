@@ -37,7 +37,7 @@ Array = NDArray[Any]
 
 
 class Holds(StrEnum):
-    """What a block of memory is there for."""
+    """The purpose of a block of memory."""
 
     TENSORS = "tensors"
     CONSTANT = "constant"
@@ -72,7 +72,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What one call is asked: an operation, its primals and attributes, cotangents of its outputs.
+    """The arguments of one call: an operation, its primals, attributes, cotangents of its outputs.
 
     Where no cotangent is at hand, anything of its shape stands for it. `wanted` are the primals
     whose gradients are asked for; `aliases` pairs of a primal, whose gradient lies where a
@@ -87,7 +87,7 @@ class Setting:
     aliases: tuple[tuple[str, Key], ...] = ()
 
     def context(self, function: Function) -> Context:
-        """Where expressions of `function` are evaluated; its scalar parameters are known."""
+        """The context of expressions of `function`, with its scalar parameters."""
         return Context.of(function, self.tensors, self.attrs, self.operation.where)
 
     @property
@@ -159,9 +159,9 @@ HANDLE: Final = "handle"
 LARGEST: Final = 1 << 32
 """Bytes of a buffer: more is a mistake in a size."""
 FORWARD: Final = frozenset({RoleKind.IN})
-"""What a forward is given; it writes the rest."""
+"""The tensors that a forward reads; it writes the rest."""
 VJP: Final = frozenset({RoleKind.IN, RoleKind.COTANGENT, RoleKind.OUT, RoleKind.SAVED})
-"""What a VJP is given; it writes gradients and values."""
+"""The tensors that a VJP reads; it writes gradients and values."""
 
 
 def plan_forward(setting: Setting) -> Plan:

@@ -107,11 +107,11 @@ def read(folder: Path) -> Index:
 
 Array = NDArray[Any]
 ANSWER = ".answer.npz"
-"""How the name of an answer ends, where that of the request ends in ".npz"."""
+"""The ending of an answer's name, where that of the request is ".npz"."""
 
 
 class Answers(OperatorsOnly):
-    """What lies in an exported folder; a call is looked up by the bits of its arguments.
+    """The answers in an exported folder; a call is looked up by the bits of its arguments.
 
     Raises:
         UsageError: the folder holds no export.

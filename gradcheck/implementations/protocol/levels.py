@@ -59,7 +59,7 @@ class Strays:
         return self._found[-STRAY_MAX:].decode(errors="replace")
 
     def take(self) -> str:
-        """What was set aside, as text; it is forgotten."""
+        """The text set aside since the last call."""
         text = self.peek()
         self._found.clear()
         return shortened(text)

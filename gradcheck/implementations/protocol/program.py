@@ -60,7 +60,7 @@ class Process(OperatorsOnly):
 
     @property
     def version(self) -> str:
-        """What the program says that it is; else what the manifest does."""
+        """The name and version that the program gives, else those of the manifest."""
         told = f"{self._program.name} {self._program.version}"
         if isinstance(self.session, Session):
             about = self.session.hello.implementation

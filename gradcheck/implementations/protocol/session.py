@@ -72,7 +72,7 @@ class Session:
 
     @property
     def hello(self) -> Hello:
-        """What the program offers."""
+        """The program's greeting: its operators."""
         if self._hello is None:
             try:
                 self._begin()
@@ -239,7 +239,7 @@ class Session:
         return self._watched(call)
 
     def _watched(self, call: Callable[[], T]) -> T:
-        """What `call` returns; a program that is lost while it runs is ended."""
+        """The result of `call`; a program that is lost while it runs is ended."""
         try:
             return call()
         except WorkerError as error:

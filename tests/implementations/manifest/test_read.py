@@ -212,6 +212,13 @@ CONTRADICTIONS = {
         ('+ aliases = [["dy", "x"]]', "neither is a gradient"),
         ('+ aliases = [["dx", "dw"]]', "`dw` is neither a cotangent nor a primal"),
         ('+ aliases = [["dx", "N"]]', "`N` is neither a cotangent nor a primal"),
+        (
+            [
+                '"grad:x" → { parts = [{ is = "grad:x" }, { is = "grad:w", at = "1" }] }',
+                '+ aliases = [["dx", "dy"]]',
+            ],
+            "`dx` holds several gradients; alias one alone",
+        ),
         ("+ attrs = { ep = 1 }", "attrs: no attribute `ep`; did you mean `eps`?"),
         ("+ attrs = { eps = '1e-5' }", "its default is 1e-05, of another kind"),
         ("+ attrs = { unit_offset = 1 }", "of another kind"),
