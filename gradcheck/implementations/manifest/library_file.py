@@ -121,7 +121,7 @@ def elf(path: Path) -> Iterator[Any]:
     Raises:
         LoadError: it cannot be read, or is no ELF file.
     """
-    from elftools.common.exceptions import ELFError
+    from elftools.common.exceptions import ELFError  # slow to import: only for a look inside
     from elftools.elf.elffile import ELFFile
 
     try:

@@ -50,10 +50,8 @@ def parse(text: str, where: str, *, unnamed: str = "") -> Prototype:
     Raises:
         ManifestError: the text is not one prototype, or a parameter cannot be passed.
     """
-    from pycparser import c_ast
-
     declared = _declared(text, where)
-    if not isinstance(declared, c_ast.Decl) or not isinstance(declared.type, c_ast.FuncDecl):
+    if not _is(declared, "Decl") or not _is(declared.type, "FuncDecl"):
         raise ManifestError(
             f"{where}: `{text.strip()}` declares no function; write `void f(float* dx, int n)`"
         )
@@ -85,7 +83,7 @@ def declarations(header: str) -> Iterator[str]:
 
 
 def _declared(text: str, where: str) -> Any:
-    from pycparser.c_parser import CParser, ParseError
+    from pycparser.c_parser import CParser, ParseError  # slow to import: only for C
 
     if len(text) > LONGEST:
         raise ManifestError(f"{where}: a prototype of {len(text)} characters; write one function")
@@ -154,13 +152,11 @@ def _unknown_types(plain: str) -> tuple[str, ...]:
 
 
 def _parameters(args: Any, here: str, unnamed: str) -> Iterator[Parameter]:
-    from pycparser import c_ast
-
     declared = [] if args is None else args.params
     if len(declared) == 1 and declared[0].name is None and _is_void(declared[0]):
         return
     for number, parameter in enumerate(declared, start=1):
-        if isinstance(parameter, c_ast.EllipsisParam):
+        if _is(parameter, "EllipsisParam"):
             raise ManifestError(
                 f"{here} takes `...`; what is passed there cannot be told: write a C function "
                 "with fixed parameters that calls it, and bind that one"
@@ -173,28 +169,29 @@ def _parameters(args: Any, here: str, unnamed: str) -> Iterator[Parameter]:
         yield Parameter(name=name, ctype=_ctype(parameter.type, f"{here}: parameter `{name}` is"))
 
 
-def _is_void(parameter: Any) -> bool:
-    from pycparser import c_ast
+def _is(node: Any, *names: str) -> bool:
+    """Whether a node of pycparser's tree is of one of these classes."""
+    return type(node).__name__ in names
 
+
+def _is_void(parameter: Any) -> bool:
     inner = parameter.type
-    return isinstance(inner, c_ast.TypeDecl) and getattr(inner.type, "names", []) == ["void"]
+    return _is(inner, "TypeDecl") and getattr(inner.type, "names", []) == ["void"]
 
 
 def _ctype(node: Any, what: str) -> CType:
     """The type of a parameter or result; an array is a pointer, of any number of axes."""
-    from pycparser import c_ast
-
     pointer = 0
-    while isinstance(node, (c_ast.PtrDecl, c_ast.ArrayDecl)):
+    while _is(node, "PtrDecl", "ArrayDecl"):
         behind_array = False
-        while isinstance(node, c_ast.ArrayDecl):
+        while _is(node, "ArrayDecl"):
             node, behind_array = node.type, True
         if not behind_array:
             node = node.type
-            if isinstance(node, c_ast.ArrayDecl):  # a pointer to rows: float (*x)[4]
+            if _is(node, "ArrayDecl"):  # a pointer to rows: float (*x)[4]
                 continue
         pointer += 1
-    if isinstance(node, c_ast.FuncDecl):
+    if _is(node, "FuncDecl"):
         raise ManifestError(f"{what} a function pointer; {_WRAP}")
     if pointer > 1:
         raise ManifestError(f"{what} a pointer to a pointer; {_WRAP}")
@@ -213,9 +210,7 @@ _WRAP: Final = (
 
 
 def _base(node: Any, what: str, *, behind_pointer: bool) -> str:
-    from pycparser import c_ast
-
-    if isinstance(node, c_ast.Enum):
+    if _is(node, "Enum"):
         return "int32"
     names = getattr(node, "names", None)
     if names is None:  # a struct or union
