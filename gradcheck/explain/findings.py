@@ -8,12 +8,10 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from gradcheck.errors import GradcheckError
-from gradcheck.explain.engine import Explanation, diagnose, explain
+from gradcheck.explain.engine import RULES, Explanation, diagnose, explain, with_operator_rules
 from gradcheck.explain.function_probes import Checked, FunctionProbes
-from gradcheck.explain.hypotheses.known import known_mutant, other_operator
-from gradcheck.explain.hypotheses.registry import RULES, with_operator_rules
-from gradcheck.explain.hypotheses.shape import malformed
-from gradcheck.explain.hypotheses.state import state_defect
+from gradcheck.explain.hypotheses.other_function import known_mutant, other_operator
+from gradcheck.explain.hypotheses.shape_or_state import malformed, state_defect
 from gradcheck.explain.hypothesis import Rule
 from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.explain.probe import Probe

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gradcheck.explain.probe import Array, Probe
+
+MAX_LISTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,21 @@ def predicting(
         fits=lambda probe: probe.reproduces(of(probe), obs.output),
         evidence=evidence,
     )
+
+
+def where_wrong(obs: Observations) -> str:
+    """Where it was asked: how many probes, of which samples, seeds and attributes."""
+    failing, all_of = obs.failing, len(obs.failing) + len(obs.passing)
+    count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"
+    seeds = {probe.seed for probe in failing}
+    samples = list(dict.fromkeys(probe.where for probe in failing))
+    named = ", ".join(samples[:MAX_LISTED]) + (", …" if len(samples) > MAX_LISTED else "")
+    attrs = sorted({key for p in failing for key in p.attrs
+                    if any(q.attrs.get(key) != p.attrs[key] for q in failing)})  # fmt: skip
+    varied = f", other {', '.join(attrs[:MAX_LISTED])}" if attrs else ""
+    plural = "s" if all_of > 1 else ""
+    drawn = f"samples {named}; {len(seeds)} seeds" if len(seeds) > 1 else named
+    return f"wrong in {count} probe{plural} ({drawn}{varied})"
 
 
 # ── arrays of a probe, at any probe ──────────────────────────────────────────────────────────

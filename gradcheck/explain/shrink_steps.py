@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.explain.probe import Cotangent
-from gradcheck.explain.shrink_candidate import Candidate
-from gradcheck.explain.shrink_trial import Outcome, Trials
+from gradcheck.explain.shrink_trial import Candidate, Outcome, Trials
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.operator import CORE
 

@@ -3,8 +3,7 @@
 import gradcheck_cases
 import numpy as np
 
-from gradcheck.explain.engine import diagnose
-from gradcheck.explain.hypotheses.registry import RULES
+from gradcheck.explain.engine import RULES, diagnose
 from gradcheck.explain.hypothesis import Observations
 from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.numerics.arithmetic import FLOATS

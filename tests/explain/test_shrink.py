@@ -10,7 +10,7 @@ import pytest
 
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.shrink import as_it_is, shrink
-from gradcheck.explain.shrink_candidate import Candidate
+from gradcheck.explain.shrink_trial import Candidate
 from gradcheck.implementations.bound import Bound
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.draw import Draw

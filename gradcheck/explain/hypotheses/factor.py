@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.explain.hypotheses.elementwise import is_diagonal
-from gradcheck.explain.hypotheses.quantities import (
+from gradcheck.explain.hypotheses.factor_names import (
     NAMED_CONSTANTS,
     Quantity,
     Value,

@@ -4,7 +4,7 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.known import known_mutant, other_operator
+from gradcheck.explain.hypotheses.other_function import known_mutant, other_operator
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.spec.mutant import Mutant

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.nonfinite import between
+from gradcheck.explain.hypotheses.special_points import between
 from tests.explain.scenes import named, only, spoiled
 
 NONFINITE = only("nonfinite")

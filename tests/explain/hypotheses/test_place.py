@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.place import places
+from gradcheck.explain.hypotheses.wrong_region import places
 from tests.explain.scenes import changed, named, only, probes, right
 
 SUBSET = only("subset")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.quantities import along, attributes, counts, relative
+from gradcheck.explain.hypotheses.factor_names import along, attributes, counts, relative
 from tests.explain.scenes import changed, probes
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.shape import malformed
+from gradcheck.explain.hypotheses.shape_or_state import malformed
 from tests.explain.scenes import changed, probes, right
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.state import state_defect
+from gradcheck.explain.hypotheses.shape_or_state import state_defect
 from gradcheck.explain.probe import Probe
 from gradcheck.implementations.returned import broken
 from gradcheck.numerics.draw import Draw

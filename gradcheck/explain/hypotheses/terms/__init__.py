@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradcheck.explain.hypotheses.terms.functions import functions, slopes
+from gradcheck.explain.hypotheses.terms.names import glossary
 from gradcheck.explain.hypotheses.terms.operations import factors, masks, reductions
-from gradcheck.explain.hypotheses.terms.values import uses
+from gradcheck.explain.hypotheses.terms.replacements import functions, slopes, uses
+from gradcheck.explain.hypotheses.terms.text import Edit, Match, Text
 from gradcheck.explain.hypotheses.terms.weights import BENT, scales
 from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
-from gradcheck.explain.trace.names import glossary
-from gradcheck.explain.trace.run import Edit, Match, Text
 
 FAMILIES = ((scales, factors), (reductions,), (masks,), (functions,), (slopes,), (uses,))
 """The likeliest change first: a term or a sign, a factor, a count, a mask, a function or slope, a

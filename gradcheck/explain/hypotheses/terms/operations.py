@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.terms.weights import BENT, FACTOR, WHOLE, affine, fitted
-from gradcheck.explain.trace.names import Number, numbers, operand_text, text_of
-from gradcheck.explain.trace.run import (
+from gradcheck.explain.hypotheses.terms.names import Number, numbers, operand_text, text_of
+from gradcheck.explain.hypotheses.terms.tape import Change, Node
+from gradcheck.explain.hypotheses.terms.text import (
     Changes,
     Edit,
     Match,
@@ -21,7 +21,7 @@ from gradcheck.explain.trace.run import (
     targets,
     tried_everywhere,
 )
-from gradcheck.explain.trace.tape import Change, Node
+from gradcheck.explain.hypotheses.terms.weights import BENT, FACTOR, WHOLE, affine, fitted
 
 
 def factors(text: Text, run: Run, like: Match) -> Iterator[Edit]:

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Array
-from gradcheck.explain.trace.names import (
+from gradcheck.explain.hypotheses.terms.names import (
     FACTOR_TOLERANCE,
     SIGNIFICANT_SHARE,
     Candidate,
@@ -20,8 +19,18 @@ from gradcheck.explain.trace.names import (
     operand_text,
     text_of,
 )
-from gradcheck.explain.trace.run import Changes, Edit, Match, Run, Target, Text, at, targets
-from gradcheck.explain.trace.tape import Change, Node
+from gradcheck.explain.hypotheses.terms.tape import Change, Node
+from gradcheck.explain.hypotheses.terms.text import (
+    Changes,
+    Edit,
+    Match,
+    Run,
+    Target,
+    Text,
+    at,
+    targets,
+)
+from gradcheck.explain.probe import Array
 from gradcheck.numerics.arithmetic import F64
 
 SUMS: Final = frozenset({"add", "subtract"})

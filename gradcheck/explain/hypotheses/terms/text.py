@@ -12,9 +12,17 @@ from typing import Final
 
 import numpy as np
 
+from gradcheck.explain.hypotheses.terms.tape import (
+    Change,
+    Node,
+    Place,
+    Tape,
+    TooLongError,
+    record,
+    replay,
+)
 from gradcheck.explain.hypothesis import Observations
 from gradcheck.explain.probe import MAX_RELATIVE_DISTANCE, Array, Probe
-from gradcheck.explain.trace.tape import Change, Node, Place, Tape, TooLongError, record, replay
 
 MAX_REPLAYED_OPERATIONS: Final = 120_000
 """Operations performed again at the first probe, after which no more edits are tried."""
