@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gradcheck.explain.probe import Array, Probe
+import numpy as np
+
+from gradcheck.explain.probe import Array, Float, Probe
 
 MAX_LISTED: Final = 3
 
@@ -107,6 +109,17 @@ def read_primal(name: str) -> Callable[[Probe], Array]:
 def read_output(k: int) -> Callable[[Probe], Array]:
     """Read one output of forward."""
     return lambda probe: probe.outputs[k]
+
+
+def read_cotangent(k: int) -> Callable[[Probe], Array]:
+    """Read the cotangent of one output."""
+    return lambda probe: probe.ct[k]
+
+
+def softmax(x: Float) -> Float:
+    """The softmax of each row."""
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return np.asarray(e / np.sum(e, axis=-1, keepdims=True))
 
 
 def applied(function: Callable[..., Any], *reads: Callable[[Probe], Array]) -> Callable[..., Any]:

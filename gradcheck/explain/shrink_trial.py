@@ -190,7 +190,6 @@ class Candidate:
         return repr(self.attrs), self.kind, *((a.shape, a.tobytes()) for a in arrays)
 
 
-Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 
 CALL: Final = "vjp"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,11 +16,12 @@ from gradcheck.explain.hypothesis import (
     applied,
     read_output,
     read_primal,
+    softmax,
 )
 from gradcheck.explain.probe import Array, Float, Mask, Probe, agree
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Keep:
     """The contributions that are left: `of(slabs)` gives weights per slab and element.
 
@@ -35,124 +35,54 @@ class Keep:
     alone: str
     says: str
     of: Callable[[Mask], Array]
-    needs: Callable[[int], bool] = lambda n: n > 1
     because: str = ""
+    needs: Callable[[int], bool] = lambda n: n > 1
 
 
 def _at(choose: Callable[[int], Array]) -> Callable[[Mask], Array]:
     """Weights by the slab's number alone."""
-
-    def of(reach: Mask) -> Array:
-        return np.reshape(choose(len(reach)), (-1, *(1,) * (reach.ndim - 1)))
-
-    return of
+    return lambda reach: np.reshape(choose(len(reach)), (-1, *(1,) * (reach.ndim - 1)))
 
 
-def _in_whole_blocks(block: int, n: int) -> Array:
-    return np.asarray(np.arange(n) < n // block * block)
-
-
-def _leaves_some(block: int, n: int) -> bool:
-    return n > block and n % block > 0
-
-
-def _in_first(block: int, n: int) -> Array:
-    return np.asarray(np.arange(n) < block)
-
-
-def _last(reach: Mask) -> Array:
-    """The last slab that reaches each element."""
-    return np.asarray(reach & (np.cumsum(reach[::-1], axis=0)[::-1] == 1))
-
-
-def _first(reach: Mask) -> Array:
-    return np.asarray(reach & (np.cumsum(reach, axis=0) == 1))
-
-
-def _first_two(reach: Mask) -> Array:
-    return np.asarray(reach & (np.cumsum(reach, axis=0) <= 2))
-
-
-def _last_two(reach: Mask) -> Array:
-    return np.asarray(reach & (np.cumsum(reach[::-1], axis=0)[::-1] <= 2))
-
-
-def _mean(reach: Mask) -> Array:
-    return np.asarray(reach / np.maximum(reach.sum(axis=0), 1))
+def _ends(reach: Mask, count: int, *, last: bool) -> Array:
+    """The first or the last slabs that reach each element."""
+    rank = np.cumsum(reach[::-1], axis=0)[::-1] if last else np.cumsum(reach, axis=0)
+    return np.asarray(reach & (rank <= count))
 
 
 OVERWRITTEN: Final = ": overwritten where it must be added up"
-ONE_OF_ALL: Final = (
-    ("the last alone", _last, OVERWRITTEN),
-    ("the first alone", _first, ""),
-    ("two at most, the first", _first_two, ""),
-    ("two at most, the last", _last_two, ""),
-)
 PER_ELEMENT: Final = (
     *(
-        Keep(
-            shared="A",
-            alone="",
-            says=f"keeps, of what {{}} contribute to each element, {says}",
-            of=of,
-            because=because,
+        Keep("A", "", f"keeps, of what {{}} contribute to each element, {says}", of, because)
+        for says, of, because in (
+            ("the last alone", partial(_ends, count=1, last=True), OVERWRITTEN),
+            ("the first alone", partial(_ends, count=1, last=False), ""),
+            ("two at most, the first", partial(_ends, count=2, last=False), ""),
+            ("two at most, the last", partial(_ends, count=2, last=True), ""),
         )
-        for says, of, because in ONE_OF_ALL
     ),
-    Keep(
-        shared="R",
-        alone="",
-        says="is the mean of what {} contribute to each element",
-        of=_mean,
-    ),
-)
+    Keep("R", "", "is the mean of what {} contribute to each element",
+         lambda reach: np.asarray(reach / np.maximum(reach.sum(axis=0), 1))),
+)  # fmt: skip
 BY_SLAB: Final = (
-    Keep(
-        shared="A",
-        alone="I",
-        says="is what the last of {} contributes alone",
-        of=_at(lambda n: np.arange(n) == n - 1),
-        because=OVERWRITTEN,
-    ),
-    Keep(
-        shared="B",
-        alone="I",
-        says="is what the first of {} contributes alone",
-        of=_at(lambda n: np.arange(n) == 0),
-    ),
-    Keep(
-        shared="I",
-        alone="I",
-        says="lacks what the last of {} contributes",
-        of=_at(lambda n: np.arange(n) < n - 1),
-    ),
-    Keep(
-        shared="I",
-        alone="I",
-        says="lacks what the first of {} contributes",
-        of=_at(lambda n: np.arange(n) > 0),
-    ),
+    Keep("A", "I", "is what the last of {} contributes alone",
+         _at(lambda n: np.arange(n) == n - 1), OVERWRITTEN),
+    Keep("B", "I", "is what the first of {} contributes alone", _at(lambda n: np.arange(n) == 0)),
+    Keep("I", "I", "lacks what the last of {} contributes", _at(lambda n: np.arange(n) < n - 1)),
+    Keep("I", "I", "lacks what the first of {} contributes", _at(lambda n: np.arange(n) > 0)),
     *(
-        Keep(
-            shared="W",
-            alone="W",
-            says=f"lacks what is left over of {{}} after the last whole block of {block}",
-            of=_at(partial(_in_whole_blocks, block)),
-            needs=partial(_leaves_some, block),
-        )
+        Keep("W", "W", f"lacks what is left over of {{}} after the last whole block of {block}",
+             _at(lambda n, block=block: np.arange(n) < n // block * block),
+             needs=lambda n, block=block: n > block and n % block > 0)
         for block in BLOCKS
     ),
     *(
-        Keep(
-            shared="W",
-            alone="W",
-            says=f"lacks what lies beyond the first {block} of {{}}",
-            of=_at(partial(_in_first, block)),
-            needs=partial(operator.lt, block),
-        )
+        Keep("W", "W", f"lacks what lies beyond the first {block} of {{}}",
+             _at(lambda n, block=block: np.arange(n) < block),
+             needs=lambda n, block=block: n > block)
         for block in BLOCKS
     ),
-)
+)  # fmt: skip
 LOSSES: Final = (*BY_SLAB, *PER_ELEMENT)
 
 
@@ -422,13 +352,8 @@ def _directions(obs: Observations) -> Iterator[tuple[str, Direction]]:
             yield word, read_output(k)
             yield f"exp of {word}", applied(np.exp, read_output(k))
     for name in names:
-        yield f"softmax of {name}", applied(_softmax, read_primal(name))
+        yield f"softmax of {name}", applied(softmax, read_primal(name))
         yield f"what marks the largest of {name}", applied(_marked_largest, read_primal(name))
-
-
-def _softmax(x: Float) -> Float:
-    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
-    return np.asarray(e / np.sum(e, axis=-1, keepdims=True))
 
 
 def _marked_largest(x: Float) -> Float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.explain.hypotheses.elementwise import answers_diagonally, is_diagonal, slope
-from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
+from gradcheck.explain.hypothesis import (
+    Hypothesis,
+    Observations,
+    applied,
+    predicting,
+    read_cotangent,
+    read_output,
+    read_primal,
+)
 from gradcheck.explain.probe import Array, Float, Mask, Probe
 
 On = Callable[[Probe], Mask | None]
@@ -241,15 +250,15 @@ def measures(values: Iterable[Measure], name: str) -> Iterator[Measure]:
             for split_by, over in SPAN_MEASURES:
                 yield Measure(
                     split_by.format(measure.words, words),
-                    partial(_over, measure.of, name, axes, over),
+                    partial(_spread, measure.of, name, axes, over),
                 )
 
 
 def primals(probe: Probe) -> Iterator[Measure]:
     """Primals, their magnitudes and their differences."""
     for name in probe.names:
-        yield Measure(name, partial(_primal, name))
-        yield Measure(f"|{name}|", partial(_magnitude, partial(_primal, name)))
+        yield Measure(name, read_primal(name))
+        yield Measure(f"|{name}|", applied(np.abs, read_primal(name)))
     for a, b in combinations(probe.names, 2):
         if probe.primal(a).shape == probe.primal(b).shape:
             yield Measure(f"{a} - {b}", partial(_difference, a, b))
@@ -259,32 +268,12 @@ def others(probe: Probe) -> Iterator[Measure]:
     """Outputs, cotangents and right gradients."""
     for i in range(len(probe.ct)):
         words = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
-        yield Measure(words, partial(_output, i))
-        yield Measure(f"the magnitude of {words}", partial(_magnitude, partial(_output, i)))
+        yield Measure(words, read_output(i))
+        yield Measure(f"the magnitude of {words}", applied(np.abs, read_output(i)))
         words = "the cotangent" if len(probe.ct) == 1 else f"cotangent {i + 1}"
-        yield Measure(words, partial(_cotangent, i))
+        yield Measure(words, read_cotangent(i))
     for name in probe.right:
-        yield Measure(f"the right d{name}", partial(_right, name))
-
-
-def _magnitude(of: Callable[[Probe], Array], probe: Probe) -> Array:
-    return np.asarray(np.abs(of(probe)))
-
-
-def _output(i: int, probe: Probe) -> Array:
-    return probe.outputs[i]
-
-
-def _cotangent(i: int, probe: Probe) -> Array:
-    return probe.ct[i]
-
-
-def _right(name: str, probe: Probe) -> Array | None:
-    return probe.right.get(name)
-
-
-def _primal(name: str, probe: Probe) -> Array:
-    return probe.primal(name)
+        yield Measure(f"the right d{name}", lambda p, name=name: p.right.get(name))
 
 
 def _difference(a: str, b: str, probe: Probe) -> Array | None:
@@ -303,17 +292,10 @@ def _beside(of: Field, name: str, probe: Probe) -> Float | None:
         return None
 
 
-def _over(
-    of: Field, name: str, axes: int, over: Callable[[Float], Float], probe: Probe
-) -> Float | None:
-    """One number per row, spread over the gradient's elements."""
-    with np.errstate(all="ignore"):
-        return _spread(of, name, axes, over, probe)
-
-
 def _spread(
     of: Field, name: str, axes: int, over: Callable[[Float], Float], probe: Probe
 ) -> Float | None:
+    """One number per row, spread over the gradient's elements."""
     value, shape = of(probe), probe.right[name].shape
     if value is None or not value.ndim or not value.size:
         return None
@@ -337,7 +319,8 @@ def _spread(
 
 def _reduced(value: Array, axes: int, over: Callable[[Float], Float]) -> Float:
     lead = value.shape[: max(value.ndim - axes, 0)]
-    found = over(np.asarray(value, dtype=np.float64).reshape(*lead, -1))
+    with np.errstate(all="ignore"):
+        found = over(np.asarray(value, dtype=np.float64).reshape(*lead, -1))
     return found.reshape(*lead, *(1,) * (value.ndim - len(lead)))
 
 
@@ -393,14 +376,6 @@ def _kind(obs: Observations) -> str:
     return "NaN or infinite" if nan and infinite else "NaN" if nan else "infinite"
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """A condition on elements, in words, and the elements it holds for."""
-
-    words: str
-    of: Callable[[Probe], Mask | None]
-
-
 def _marks(of: Callable[[Probe], Mask | None], name: str, probe: Probe) -> bool:
     marked, bad = of(probe), _bad(probe, name)
     if marked is None or bad is None:
@@ -411,11 +386,13 @@ def _marks(of: Callable[[Probe], Mask | None], name: str, probe: Probe) -> bool:
 # ── what is special there ────────────────────────────────────────────────────────────────────
 
 Holds = Callable[[Probe], Mask | None]
+Condition = tuple[str, Holds]
+"""Words, and the elements for which it holds."""
 
 
 def _conditions(
     obs: Observations, every: Sequence[Probe], bad: Sequence[Mask]
-) -> Iterator[tuple[str, Holds]]:
+) -> Iterator[Condition]:
     """In words, and the elements each holds for: of attributes, of primals, of anything else."""
     yield from _of_attributes(every, bad)
     for values in (primals, others):
@@ -423,11 +400,11 @@ def _conditions(
         apart = [(measure, split) for measure, split in split_by if split is not None]
         for conditions in (_at_zero, _overflowing, _signed, _special):
             for measure, split in apart:
-                for where in conditions(measure, split):
-                    yield f"where {where.words}", where.of
+                for words, of in conditions(measure, split):
+                    yield f"where {words}", of
 
 
-def _of_attributes(every: Sequence[Probe], bad: Sequence[Mask]) -> Iterator[tuple[str, Holds]]:
+def _of_attributes(every: Sequence[Probe], bad: Sequence[Mask]) -> Iterator[Condition]:
     """All elements of just those points where an attribute has one value."""
     if not all(b.all() or not b.any() for b in bad):
         return
@@ -465,60 +442,53 @@ def _split(measure: Measure, every: Sequence[Probe], bad: Sequence[Mask]) -> Spl
     return Split(np.concatenate(wrong), np.concatenate(fine), every[0].dtype)
 
 
-def _at_zero(measure: Measure, split: Split) -> Iterator[Where]:
+def _at_zero(measure: Measure, split: Split) -> Iterator[Condition]:
     if not split.bad.any() and split.fine.all():
-        yield Where(f"{measure.words} is 0", partial(_equal, measure.of, 0.0))
+        yield f"{measure.words} is 0", _where(measure, operator.eq, 0.0)
 
 
-def _special(measure: Measure, split: Split) -> Iterator[Where]:
+def _special(measure: Measure, split: Split) -> Iterator[Condition]:
     """One value, and more than one element that has it."""
     value = float(split.bad[0])
     if split.bad.size > 1 and (split.bad == value).all() and not (split.fine == value).any():
-        yield Where(f"{measure.words} is {value:.6g}", partial(_equal, measure.of, value))
+        yield f"{measure.words} is {value:.6g}", _where(measure, operator.eq, value)
 
 
-def _signed(measure: Measure, split: Split) -> Iterator[Where]:
+def _signed(measure: Measure, split: Split) -> Iterator[Condition]:
     """One side of 0, with elements enough on both."""
     if min(split.bad.size, split.fine.size) < MIN_PER_SIDE:
         return
     tiny = np.finfo(np.float64).smallest_subnormal
     if split.bad.max() < 0 <= split.fine.min():
-        yield Where(f"{measure.words} < 0", partial(_below, measure.of, 0.0))
+        yield f"{measure.words} < 0", _where(measure, operator.lt, 0.0)
     if split.fine.max() <= 0 < split.bad.min():
-        yield Where(f"{measure.words} > 0", partial(_above, measure.of, 0.0))
+        yield f"{measure.words} > 0", _where(measure, operator.gt, 0.0)
     if split.bad.max() <= 0 < split.fine.min():
-        yield Where(f"{measure.words} ≤ 0", partial(_below, measure.of, tiny))
+        yield f"{measure.words} ≤ 0", _where(measure, operator.lt, tiny)
     if split.fine.max() < 0 <= split.bad.min():
-        yield Where(f"{measure.words} ≥ 0", partial(_above, measure.of, -tiny))
+        yield f"{measure.words} ≥ 0", _where(measure, operator.gt, -tiny)
 
 
-def _overflowing(measure: Measure, split: Split) -> Iterator[Where]:
+def _overflowing(measure: Measure, split: Split) -> Iterator[Condition]:
     """Beyond a large magnitude, which lies between those that are fine and those that are not."""
     if not split.fine.size:
         return
     low, high = float(split.fine.max()), float(split.bad.min())
     if low < high and high >= MIN_OVERFLOW:
         c, why = between(max(low, 0.0), high, split.dtype)
-        yield Where(f"{measure.words} > {c:.6g}{why}", partial(_above, measure.of, c))
+        yield f"{measure.words} > {c:.6g}{why}", _where(measure, operator.gt, c)
     low, high = float(split.bad.max()), float(split.fine.min())
     if low < high and low <= -MIN_OVERFLOW:
         c, why = between(-min(high, 0.0), -low, split.dtype)
-        yield Where(f"{measure.words} < {-c:.6g}{why}", partial(_below, measure.of, -c))
+        yield f"{measure.words} < {-c:.6g}{why}", _where(measure, operator.lt, -c)
 
 
-def _equal(of: Field, value: float, probe: Probe) -> Mask | None:
-    x = of(probe)
-    return None if x is None else np.asarray(x == value)
+def _where(measure: Measure, test: Callable[[Array, float], Any], value: float) -> Holds:
+    def holds(probe: Probe) -> Mask | None:
+        x = measure.of(probe)
+        return None if x is None else np.asarray(test(x, value))
 
-
-def _above(of: Field, value: float, probe: Probe) -> Mask | None:
-    x = of(probe)
-    return None if x is None else np.asarray(x > value)
-
-
-def _below(of: Field, value: float, probe: Probe) -> Mask | None:
-    x = of(probe)
-    return None if x is None else np.asarray(x < value)
+    return holds
 
 
 def between(low: float, high: float, dtype: str) -> tuple[float, str]:

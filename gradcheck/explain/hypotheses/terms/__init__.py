@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradcheck.explain.hypotheses.terms.names import glossary
 from gradcheck.explain.hypotheses.terms.operations import factors, masks, reductions
 from gradcheck.explain.hypotheses.terms.replacements import functions, slopes, uses
-from gradcheck.explain.hypotheses.terms.text import Edit, Match, Text
+from gradcheck.explain.hypotheses.terms.text import Edit, Match, Search, Text
 from gradcheck.explain.hypotheses.terms.weights import BENT, scales
 from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
 
@@ -25,10 +25,10 @@ def terms(obs: Observations) -> Iterator[Hypothesis]:
     run = text.run(probe)
     if run is None:
         return
-    like = Match(probe, obs.output)
+    search = Search(text, run, Match(probe, obs.output))
     bent: list[Edit] = []
     for group in FAMILIES:
-        edits = [edit for family in group for edit in family(text, run, like)]
+        edits = [edit for family in group for edit in family(search)]
         bent.extend(edit for edit in edits if edit.rank == BENT)
         for edit in sorted(edits, key=lambda edit: edit.rank):
             if edit.rank < BENT:

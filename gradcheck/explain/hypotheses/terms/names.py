@@ -390,6 +390,3 @@ def factor_at(candidate: Candidate, shape: tuple[int, ...]) -> Array | None:
         return np.broadcast_to(candidate.value, shape)
     except ValueError:
         return None
-
-
-__all__ = ["Candidate", "Number", "candidates", "constant", "factor_at", "key_of", "numbers"]

@@ -11,7 +11,6 @@ from gradcheck.explain.hypotheses.terms.names import (
     Candidate,
     candidates,
     constant,
-    key_of,
     operand_text,
     span,
     text_of,
@@ -20,15 +19,15 @@ from gradcheck.explain.hypotheses.terms.operations import COMPARISONS, EPSILONS,
 from gradcheck.explain.hypotheses.terms.tape import Change, Node, Place
 from gradcheck.explain.hypotheses.terms.text import (
     Changes,
+    Described,
     Edit,
-    Match,
     Ref,
     Run,
+    Search,
     Target,
-    Text,
     all_of,
+    key_of,
     targets,
-    tried_everywhere,
 )
 from gradcheck.explain.hypotheses.terms.weights import SUMS
 from gradcheck.explain.probe import Array
@@ -60,28 +59,17 @@ REPLACEMENTS: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
 STEP_LIKE: Final = ("taken for relu", "taken for the step of relu")
 
 
-def functions(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def functions(search: Search) -> Iterator[Edit]:
     """Every function of the text taken for another, every divisor and argument with an eps."""
-    yield from tried_everywhere(text, run, like, _changes)
-    yield from _everywhere(text, run, like)
+    yield from search.everywhere(_changes)
+    places = dict.fromkeys(n.place for n in search.run.needed if n.kind == "divide")
+    every = tuple(Target(place=place, kind="divide") for place in places if place is not None)
+    for eps in EPSILONS if len(every) > 1 else ():
+        says = f"{search.text.obs.gradient}: {eps:g} is added to every divisor"
+        yield from search.fitting("E", says, all_of(every, _plus(1, eps)))
 
 
-def _everywhere(text: Text, run: Run, like: Match) -> Iterator[Edit]:
-    """An eps in all divisors at once."""
-    every = {n.place: Target(place=n.place, kind="divide") for n in run.needed
-             if n.kind == "divide" and n.place is not None}  # fmt: skip
-    if len(every) > 1:
-        for eps in EPSILONS:
-            changes = all_of(tuple(every.values()), _plus(1, eps))
-            if like(text.tried(run, changes(run))):
-                yield Edit(
-                    label="E",
-                    says=f"{text.obs.gradient}: {eps:g} is added to every divisor",
-                    changes=changes,
-                )
-
-
-def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
+def _changes(node: Node, run: Run) -> Iterator[Described]:
     me = f"`{text_of(node)}`"
     number = node.value.size == 1 and positional(node, run)  # any number can stand for it
     if node.kind in FUNCTIONS and len(node.operands) == 1 and not number:
@@ -168,9 +156,9 @@ SLOPES: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
 )
 
 
-def slopes(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def slopes(search: Search) -> Iterator[Edit]:
     """Every factor of the cotangent taken for the slope of each known function at each value."""
-    found = candidates(run)
+    run, found = search.run, candidates(search.run)
     seen: set[tuple[Target, int]] = set()
     for node in reversed(run.needed):
         if node.kind != "multiply":
@@ -184,50 +172,28 @@ def slopes(text: Text, run: Run, like: Match) -> Iterator[Edit]:
             for target in targets(node, run):
                 if (target, k) not in seen:
                     seen.add((target, k))
-                    yield from _at(text, run, like, node, k, target, found)
+                    yield from _slopes_of(search, node, k, target, found)
 
 
-def _at(
-    text: Text,
-    run: Run,
-    like: Match,
-    node: Node,
-    k: int,
-    target: Target,
-    found: list[Candidate],
+def _slopes_of(
+    search: Search, node: Node, k: int, target: Target, found: list[Candidate]
 ) -> Iterator[Edit]:
     now = node.operands[k].value
-    above = _ancestors(run, node.operands[k])
+    above = {key_of(n) for n in search.run.ancestors(node.operands[k])}
+    says = f"{search.text.obs.gradient}: in `{text_of(node)}` the slope `{operand_text(node, k)}`"
     for candidate in found:
         if candidate.key not in above and candidate.ref.output < 0:
             continue
         if candidate.value.shape != now.shape or candidate.says.startswith("ct"):
             continue
-        for says, slope in SLOPES:
-            if text.spent:
+        for name, slope in SLOPES:
+            if search.text.spent:
                 return
             with np.errstate(all="ignore"):
                 if np.ptp(slope(candidate.value)) == 0:
                     continue  # it cannot be told from a number there
-            changes = _slope(target, k, candidate, slope)
-            if like(text.tried(run, changes(run))):
-                yield Edit(
-                    label="D",
-                    says=f"{text.obs.gradient}: in `{text_of(node)}` the slope "
-                    f"`{operand_text(node, k)}` is {says} of `{candidate.says}`",
-                    changes=changes,
-                )
-
-
-def _ancestors(run: Run, node: Node) -> set[tuple[tuple[int, ...], bytes]]:
-    """The values that a value was computed from, itself included."""
-    seen, stack = set(), [node.index]
-    while stack:
-        k = stack.pop()
-        if k not in seen:
-            seen.add(k)
-            stack.extend(run.tape.nodes[k].parents)
-    return {key_of(run.tape.nodes[k]) for k in seen}
+            whole = f"{says} is {name} of `{candidate.says}`"
+            yield from search.fitting("D", whole, _slope(target, k, candidate, slope))
 
 
 def _slope(
@@ -263,20 +229,18 @@ APPLIED: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
 )
 
 
-def uses(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def uses(search: Search) -> Iterator[Edit]:
     """Every use of a value, and all its uses in one place, with another value instead."""
-    found = candidates(run)
+    run, found = search.run, candidates(search.run)
     for value, where, nodes in _places(run):
         for label, says, substitute in _others(run, value, nodes, found):
-            if text.spent:
+            if search.text.spent:
                 return
-            edit = Edit(
-                label=_class(run, value, nodes, label),
-                says=f"{text.obs.gradient}: {where(says)}",
-                changes=_replaced(nodes, _own(run, value), value, substitute),
+            yield from search.fitting(
+                _class(run, value, nodes, label),
+                f"{search.text.obs.gradient}: {where(says)}",
+                _replaced(nodes, _own(run, value), value, substitute),
             )
-            if like(text.tried(run, edit.changes(run))):
-                yield edit
 
 
 def _class(run: Run, value: Node, nodes: Nodes, label: str) -> str:
