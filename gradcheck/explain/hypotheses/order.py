@@ -248,7 +248,7 @@ PART_COUNTS: Final = (2, 3, 4)
 """Into how many equal parts an axis is taken to be divided, beside what attributes say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Move:
     """One way to misplace elements.
 
@@ -273,10 +273,10 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
     if rank > 1:
         yield from _orders()
     for axis in axes:
-        flip = _along(axis, _flip)
-        yield Move(label="L", says=f"{_axis(axis)} reversed", of=flip, back=flip)
+        flip = _along(axis, np.flip)
+        yield Move("L", f"{_axis(axis)} reversed", flip, flip)
     if rank > 1:
-        yield Move(label="L", says="its last two axes reversed", of=_flip_two, back=_flip_two)
+        yield Move("L", "its last two axes reversed", _flip_two, _flip_two)
     for axis in axes:
         for step in ROLL_DISTANCES:
             yield _rolled(axis, step)
@@ -309,38 +309,35 @@ def _has(array: Array, axis: int) -> bool:
     return -array.ndim <= axis < array.ndim
 
 
-def _along(axis: int, of: Callable[[Array, int], Array]) -> Callable[[Array, Attrs], Array]:
+def _along(axis: int, of: Callable[..., Array]) -> Callable[[Array, Attrs], Array]:
     """A move along one axis, in arrays that have it."""
-    return lambda array, attrs: of(array, axis) if _has(array, axis) else array
+    return lambda array, attrs: of(array, axis=axis) if _has(array, axis) else array
 
 
 def _exchanges(a: int, b: int) -> Iterator[Move]:
     two = f"{_axis(a)} and {_axis(b).removeprefix('its ')} exchanged"
 
-    def apt(array: Array) -> bool:
-        return _has(array, a) and _has(array, b)
+    def move(of: Callable[[Array], Array]) -> Callable[[Array, Attrs], Array]:
+        return lambda array, attrs: of(array) if _has(array, a) and _has(array, b) else array
 
-    def written(array: Array, attrs: Attrs) -> Array:
-        if not apt(array):
-            return array
-        return np.ascontiguousarray(array.swapaxes(a, b)).reshape(array.shape)
-
-    def read(array: Array, attrs: Attrs) -> Array:
-        if not apt(array):
-            return array
+    def read(array: Array) -> Array:
         shape = list(array.shape)
         shape[a], shape[b] = shape[b], shape[a]
         return array.reshape(shape).swapaxes(a, b)
 
-    def square(array: Array, attrs: Attrs) -> Array:
-        if not apt(array) or array.shape[a] != array.shape[b]:
-            return array
-        return array.swapaxes(a, b)
+    there = move(lambda x: np.ascontiguousarray(x.swapaxes(a, b)).reshape(x.shape))
+    back = move(read)
+    same = move(lambda x: x.swapaxes(a, b) if x.shape[a] == x.shape[b] else x)
+    yield Move("L", two, there, back)
+    yield Move("L", f"{two} in memory", back, there)
+    yield Move("L", f"{two} where they are equally long", same, same, square=True)
 
-    yield Move(label="L", says=two, of=written, back=read)
-    yield Move(label="L", says=f"{two} in memory", of=read, back=written)
-    alike = f"{two} where they are equally long"
-    yield Move(label="L", says=alike, of=square, back=square, square=True)
+
+def _moved_axis(source: int, place: int) -> Callable[[Array, Attrs], Array]:
+    def of(array: Array, attrs: Attrs) -> Array:
+        return np.ascontiguousarray(np.moveaxis(array, source, place)).reshape(array.shape)
+
+    return of
 
 
 def _orders() -> Iterator[Move]:
@@ -352,24 +349,11 @@ def _orders() -> Iterator[Move]:
     def from_columns(array: Array, attrs: Attrs) -> Array:
         return array.ravel().reshape(array.shape, order="F")
 
-    def batch_last(array: Array, attrs: Attrs) -> Array:
-        return np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(array.shape)
-
-    def last_in_front(array: Array, attrs: Attrs) -> Array:
-        return np.ascontiguousarray(np.moveaxis(array, -1, 0)).reshape(array.shape)
-
-    turned = (
-        ("its memory written column by column", by_columns, from_columns),
-        ("its memory read column by column", from_columns, by_columns),
-        ("its first axis taken for the innermost", batch_last, last_in_front),
-        ("its innermost axis taken for the first", last_in_front, batch_last),
-    )
-    for says, of, back in turned:
-        yield Move(label="L", says=says, of=of, back=back)
-
-
-def _flip(array: Array, axis: int) -> Array:
-    return np.flip(array, axis)
+    batch_last, last_in_front = _moved_axis(0, -1), _moved_axis(-1, 0)
+    yield Move("L", "its memory written column by column", by_columns, from_columns)
+    yield Move("L", "its memory read column by column", from_columns, by_columns)
+    yield Move("L", "its first axis taken for the innermost", batch_last, last_in_front)
+    yield Move("L", "its innermost axis taken for the first", last_in_front, batch_last)
 
 
 def _flip_two(array: Array, attrs: Attrs) -> Array:
@@ -379,68 +363,50 @@ def _flip_two(array: Array, attrs: Attrs) -> Array:
 def _rolled(axis: int, step: int) -> Move:
     side = "behind" if step < 0 else "before"
     places = f"{abs(step)} place{'s' if abs(step) > 1 else ''}"
-    return Move(
-        label="I",
-        says=f"each element along {_axis(axis)} taken from {places} {side} it, the ends joined",
-        of=_along(axis, lambda array, k: np.roll(array, step, k)),
-        back=_along(axis, lambda array, k: np.roll(array, -step, k)),
-    )
+    says = f"each element along {_axis(axis)} taken from {places} {side} it, the ends joined"
+    there, back = (_along(axis, partial(np.roll, shift=by)) for by in (step, -step))
+    return Move("I", says, there, back)
 
 
 def _shifts(axis: int) -> Iterator[Move]:
     """A shift by one place along an axis: zero or the end element is shifted in."""
 
-    def shifted(array: Array, k: int, *, step: int, edge: bool) -> Array:
-        if array.shape[k] == 0:
+    def shifted(array: Array, *, axis: int, step: int, edge: bool) -> Array:
+        if array.shape[axis] == 0:
             return array
-        out = np.roll(array, step, k)
+        out = np.roll(array, step, axis)
         end = [slice(None)] * array.ndim
-        end[k] = slice(0, 1) if step > 0 else slice(-1, None)
+        end[axis] = slice(0, 1) if step > 0 else slice(-1, None)
         out[tuple(end)] = array[tuple(end)] if edge else 0
         return out
 
     for step, side in ((1, "before"), (-1, "behind")):
         for edge, comes in ((False, "zero comes in at the end"), (True, "the end stays")):
-            yield Move(
-                label="I",
-                says=f"each element along {_axis(axis)} taken from 1 place {side} it; {comes}",
-                of=_along(axis, partial(shifted, step=step, edge=edge)),
-            )
+            says = f"each element along {_axis(axis)} taken from 1 place {side} it; {comes}"
+            yield Move("I", says, _along(axis, partial(shifted, step=step, edge=edge)))
 
 
 def _firsts(axis: int) -> Iterator[Move]:
     """One entry of an axis, or the sum of all, in place of each."""
+
+    def entry(array: Array, *, axis: int, place: int) -> Array:
+        if array.shape[axis] == 0:
+            return array
+        return np.broadcast_to(np.take(array, [place], axis=axis), array.shape)
+
+    def summed(array: Array, *, axis: int) -> Array:
+        return np.broadcast_to(array.sum(axis, keepdims=True), array.shape)
+
     for place, which in ((0, "first"), (-1, "last")):
-
-        def same(array: Array, k: int, place: int = place) -> Array:
-            if array.shape[k] == 0:
-                return array
-            return np.broadcast_to(np.take(array, [place], axis=k), array.shape)
-
-        yield Move(
-            label="I",
-            says=f"the {which} entry of {_axis(axis)} in place of every one",
-            of=_along(axis, same),
-        )
-    yield Move(
-        label="B",
-        says=f"the sum over {_axis(axis)} in place of every entry",
-        of=_along(axis, lambda array, k: np.broadcast_to(array.sum(k, keepdims=True), array.shape)),
-    )
+        says = f"the {which} entry of {_axis(axis)} in place of every one"
+        yield Move("I", says, _along(axis, partial(entry, place=place)))
+    yield Move("B", f"the sum over {_axis(axis)} in place of every entry", _along(axis, summed))
 
 
 def _first_part(axis: int, count: int | str) -> Move:
     """The first of equal parts of an axis in place of all."""
-
-    def of(array: Array, attrs: Attrs) -> Array:
-        parts = _parts(array, axis, count, attrs)
-        if parts is None:
-            return array
-        k = axis % array.ndim
-        return np.broadcast_to(parts.take([0], axis=k), parts.shape).reshape(array.shape)
-
-    says = f"the first of {count} parts of {_axis(axis)} in place of every one"
-    return Move(label="I", says=says, of=of)
+    of = _divided(axis, count, lambda x, k: np.broadcast_to(x.take([0], axis=k), x.shape))
+    return Move("I", f"the first of {count} parts of {_axis(axis)} in place of every one", of)
 
 
 def _counts(attrs: Attrs) -> list[int | str]:
@@ -460,17 +426,46 @@ def _parts(array: Array, axis: int, count: int | str, attrs: Attrs) -> Array | N
     return array.reshape(*array.shape[:k], n, -1, *array.shape[k + 1 :])
 
 
+def _divided(
+    axis: int, count: int | str, change: Callable[[Array, int], Array]
+) -> Callable[[Array, Attrs], Array]:
+    """A move of an axis cut into parts: `change(array, k)`, the parts being axis k of the array."""
+
+    def of(array: Array, attrs: Attrs) -> Array:
+        parts = _parts(array, axis, count, attrs)
+        return array if parts is None else change(parts, axis % array.ndim).reshape(array.shape)
+
+    return of
+
+
 def divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
     """Parts of an axis in another order, or dealt out one by one."""
     for count in _counts(attrs):
-        dealt, gathered = _dealt(axis, count), _gathered(axis, count)
+        dealt, gathered = _divided(axis, count, _dealt), _divided(axis, count, _gathered)
         parts = f"{_axis(axis)} in {count} parts"
-        says = f"{parts} dealt out one by one, not in blocks"
-        yield Move(label="L", says=says, of=dealt, back=gathered)
-        says = f"{parts} in blocks, not dealt out one by one"
-        yield Move(label="L", says=says, of=gathered, back=dealt)
+        yield Move("L", f"{parts} dealt out one by one, not in blocks", dealt, gathered)
+        yield Move("L", f"{parts} in blocks, not dealt out one by one", gathered, dealt)
         if isinstance(count, int):
-            yield from _exchanges_of_parts(axis, count)
+            for a, b in combinations(range(count), 2):
+                which = "halves" if count == 2 else f"parts {a + 1} and {b + 1} of {count}"
+                of = _divided(axis, count, partial(_exchanged_parts, a, b))
+                yield Move("L", f"the {which} of {_axis(axis)} exchanged", of, of)
+
+
+def _dealt(parts: Array, k: int) -> Array:
+    return np.ascontiguousarray(parts.swapaxes(k, k + 1))
+
+
+def _gathered(parts: Array, k: int) -> Array:
+    n, length = parts.shape[k : k + 2]
+    pairs = parts.reshape(*parts.shape[:k], length, n, *parts.shape[k + 2 :])
+    return np.ascontiguousarray(pairs.swapaxes(k, k + 1))
+
+
+def _exchanged_parts(a: int, b: int, parts: Array, k: int) -> Array:
+    order = [*range(parts.shape[k])]
+    order[a], order[b] = b, a
+    return parts.take(order, axis=k)
 
 
 def _packed_pairs(axis: int, attrs: Attrs) -> Iterator[Move]:
@@ -479,8 +474,8 @@ def _packed_pairs(axis: int, attrs: Attrs) -> Iterator[Move]:
         if _pair(value) is not None:
             says = f"the {key}'s two extents within {_axis(axis)} exchanged"
             there, back = partial(_turned, axis, key, 1), partial(_turned, axis, key, -1)
-            yield Move(label="L", says=says, of=there, back=back)
-            yield Move(label="L", says=f"{says} in memory", of=back, back=there)
+            yield Move("L", says, there, back)
+            yield Move("L", f"{says} in memory", back, there)
 
 
 def _pair(value: object) -> tuple[int, int] | None:
@@ -501,45 +496,3 @@ def _turned(axis: int, key: str, way: int, array: Array, attrs: Attrs) -> Array:
         return array
     parts = array.reshape(*array.shape[:k], -1, n, m, *array.shape[k + 1 :])
     return np.ascontiguousarray(parts.swapaxes(k + 1, k + 2)).reshape(array.shape)
-
-
-def _exchanges_of_parts(axis: int, count: int) -> Iterator[Move]:
-    for a, b in combinations(range(count), 2):
-        which = "halves" if count == 2 else f"parts {a + 1} and {b + 1} of {count}"
-        of = _exchanged(axis, count, a, b)
-        yield Move(label="L", says=f"the {which} of {_axis(axis)} exchanged", of=of, back=of)
-
-
-def _dealt(axis: int, count: int | str) -> Callable[[Array, Attrs], Array]:
-    def of(array: Array, attrs: Attrs) -> Array:
-        parts = _parts(array, axis, count, attrs)
-        if parts is None:
-            return array
-        k = axis % array.ndim
-        return np.ascontiguousarray(parts.swapaxes(k, k + 1)).reshape(array.shape)
-
-    return of
-
-
-def _gathered(axis: int, count: int | str) -> Callable[[Array, Attrs], Array]:
-    def of(array: Array, attrs: Attrs) -> Array:
-        parts = _parts(array, axis, count, attrs)
-        if parts is None:
-            return array
-        k = axis % array.ndim
-        pairs = array.reshape(*array.shape[:k], -1, parts.shape[k], *array.shape[k + 1 :])
-        return np.ascontiguousarray(pairs.swapaxes(k, k + 1)).reshape(array.shape)
-
-    return of
-
-
-def _exchanged(axis: int, count: int, a: int, b: int) -> Callable[[Array, Attrs], Array]:
-    def of(array: Array, attrs: Attrs) -> Array:
-        parts = _parts(array, axis, count, attrs)
-        if parts is None:
-            return array
-        order = [*range(count)]
-        order[a], order[b] = b, a
-        return parts.take(order, axis=axis % array.ndim).reshape(array.shape)
-
-    return of
