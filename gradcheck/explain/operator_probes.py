@@ -195,7 +195,6 @@ class ProbeCollector:
 
 
 def _kinked(case: Case, primals: Sequence[Array]) -> dict[str, Mask]:
-    """By primal, the elements that sit on any of its declared kinks."""
     found: dict[str, Mask] = {}
     for kink in case.spec.kinks:
         name = kink.primal or case.primal_names[0]
@@ -209,7 +208,6 @@ def _bare(parts: tuple[Any, ...]) -> Any:
 
 
 def _held(ct: Float, dtype: str) -> Float:
-    """A cotangent rounded to values of the dtype."""
     return ct.astype(dtype_named(dtype)).astype(np.float64)
 
 
@@ -257,7 +255,6 @@ def _varied(case: Case) -> Iterator[Case]:
 
 
 def _always(primals: tuple[Array, ...]) -> Callable[[Draw], tuple[Array, ...]]:
-    """A sampler that returns these values, whatever the seed."""
     return lambda _: primals
 
 

@@ -119,7 +119,6 @@ def _seen(case: Case) -> dict[str, tuple[float, ...]]:
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """The numbers in an attribute; none in a word or a flag."""
     for part in value if isinstance(value, tuple) else (value,):
         if isinstance(part, (int, float)) and not isinstance(part, bool):
             yield part
@@ -397,7 +396,6 @@ class Trials:
             return False
 
     def _repeats(self, probe: Probe) -> bool:
-        """Whether a repeated call gives the same bits."""
         again = probe.ask(probe.ct)
         first, second = probe.got.get(self.output), again.get(self.output)
         return not differs([first], [second])
@@ -408,7 +406,6 @@ class Trials:
 
 
 def _largest(values: Array) -> float:
-    """The largest magnitude among finite values."""
     return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
 
 

@@ -114,7 +114,6 @@ def _of_outputs(obs: Observations) -> Iterator[Hypothesis]:
 
 
 def _all_with(edit: Edit, probe: Probe) -> bool:
-    """Whether an edit explains all gradients."""
     return all(probe.reproduces(_with(edit, name, probe), name) for name in probe.right)
 
 

@@ -40,7 +40,6 @@ class Keep:
 
 
 def _at(choose: Callable[[int], Array]) -> Callable[[Mask], Array]:
-    """Weights by the slab's number alone."""
     return lambda reach: np.reshape(choose(len(reach)), (-1, *(1,) * (reach.ndim - 1)))
 
 
@@ -48,6 +47,17 @@ def _ends(reach: Mask, count: int, *, last: bool) -> Array:
     """The first or the last slabs that reach each element."""
     rank = np.cumsum(reach[::-1], axis=0)[::-1] if last else np.cumsum(reach, axis=0)
     return np.asarray(reach & (rank <= count))
+
+
+def _after_blocks(block: int) -> Keep:
+    says = f"lacks what is left over of {{}} after the last whole block of {block}"
+    of = _at(lambda n: np.arange(n) < n // block * block)
+    return Keep("W", "W", says, of, needs=lambda n: n > block and n % block > 0)
+
+
+def _beyond_first(block: int) -> Keep:
+    says = f"lacks what lies beyond the first {block} of {{}}"
+    return Keep("W", "W", says, _at(lambda n: np.arange(n) < block), needs=lambda n: n > block)
 
 
 OVERWRITTEN: Final = ": overwritten where it must be added up"
@@ -70,18 +80,8 @@ BY_SLAB: Final = (
     Keep("B", "I", "is what the first of {} contributes alone", _at(lambda n: np.arange(n) == 0)),
     Keep("I", "I", "lacks what the last of {} contributes", _at(lambda n: np.arange(n) < n - 1)),
     Keep("I", "I", "lacks what the first of {} contributes", _at(lambda n: np.arange(n) > 0)),
-    *(
-        Keep("W", "W", f"lacks what is left over of {{}} after the last whole block of {block}",
-             _at(lambda n, block=block: np.arange(n) < n // block * block),
-             needs=lambda n, block=block: n > block and n % block > 0)
-        for block in BLOCKS
-    ),
-    *(
-        Keep("W", "W", f"lacks what lies beyond the first {block} of {{}}",
-             _at(lambda n, block=block: np.arange(n) < block),
-             needs=lambda n, block=block: n > block)
-        for block in BLOCKS
-    ),
+    *map(_after_blocks, BLOCKS),
+    *map(_beyond_first, BLOCKS),
 )  # fmt: skip
 LOSSES: Final = (*BY_SLAB, *PER_ELEMENT)
 
@@ -143,7 +143,6 @@ def _hypothesis(obs: Observations, cut: Cut, keep: Keep, label: str) -> Hypothes
 
 
 def _counts(obs: Observations, cut: Cut) -> Iterator[int]:
-    """How many slabs there are in each failing probe."""
     for probe in obs.failing:
         numbers = _numbers(probe, cut).values()
         yield max((int(n.max()) + 1 for n in numbers if n.size), default=0)
@@ -361,7 +360,6 @@ def _marked_largest(x: Float) -> Float:
 
 
 def _linear(probe: Probe, name: str) -> bool:
-    """Whether the gradient doubles with the cotangent."""
     twice = probe.ask(tuple(2 * part for part in probe.ct)).get(name)
     return twice is not None and agree(twice, 2 * probe.got[name], 1e-6)
 

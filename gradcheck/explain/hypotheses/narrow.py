@@ -74,7 +74,6 @@ def _likely(obs: Observations) -> list[Narrow]:
 
 
 def _ways(obs: Observations, kinds: Sequence[Narrow]) -> Iterator[tuple[_Place, bool]]:
-    """Where it may be rounded, to nearest or toward zero."""
     for place in _places(obs, kinds):
         yield place, False
         if place.truncates:

@@ -300,7 +300,6 @@ def _axes(rank: int) -> list[int]:
 
 
 def _axis(axis: int) -> str:
-    """An axis in words."""
     named = {-1: "its last axis", 0: "its first axis", 1: "its second axis"}
     return named.get(axis, f"its axis {axis}")
 
@@ -341,8 +340,6 @@ def _moved_axis(source: int, place: int) -> Callable[[Array, Attrs], Array]:
 
 
 def _orders() -> Iterator[Move]:
-    """Other orders of all axes in memory."""
-
     def by_columns(array: Array, attrs: Attrs) -> Array:
         return array.ravel(order="F").reshape(array.shape)
 
@@ -369,8 +366,6 @@ def _rolled(axis: int, step: int) -> Move:
 
 
 def _shifts(axis: int) -> Iterator[Move]:
-    """A shift by one place along an axis: zero or the end element is shifted in."""
-
     def shifted(array: Array, *, axis: int, step: int, edge: bool) -> Array:
         if array.shape[axis] == 0:
             return array
@@ -387,8 +382,6 @@ def _shifts(axis: int) -> Iterator[Move]:
 
 
 def _firsts(axis: int) -> Iterator[Move]:
-    """One entry of an axis, or the sum of all, in place of each."""
-
     def entry(array: Array, *, axis: int, place: int) -> Array:
         if array.shape[axis] == 0:
             return array
@@ -404,7 +397,6 @@ def _firsts(axis: int) -> Iterator[Move]:
 
 
 def _first_part(axis: int, count: int | str) -> Move:
-    """The first of equal parts of an axis in place of all."""
     of = _divided(axis, count, lambda x, k: np.broadcast_to(x.take([0], axis=k), x.shape))
     return Move("I", f"the first of {count} parts of {_axis(axis)} in place of every one", of)
 

@@ -98,7 +98,6 @@ def _free(probes: Sequence[Probe], name: str) -> bool:
 
 
 def _factor(probe: Probe, name: str) -> bool:
-    """Whether the gradient is the right one times one number."""
     right, got = probe.right[name], probe.got[name]
     there = right != 0
     if not there.any():
@@ -112,7 +111,6 @@ def _by_element(probe: Probe, name: str) -> bool:
 
 
 def _share(obs: Observations) -> float:
-    """The share of wrong elements, over all failing probes."""
     masks = [probe.wrong(obs.output) for probe in obs.failing]
     return float(sum(mask.sum() for mask in masks) / sum(mask.size for mask in masks))
 
@@ -215,8 +213,6 @@ SLOPES: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """Something that a slope may be a function of, at any probe."""
-
     word: str
     read: Callable[[Probe], Float]
 
@@ -243,7 +239,6 @@ def local(obs: Observations) -> Iterator[Hypothesis]:
 
 
 def _reads(probe: Probe, name: str) -> bool:
-    """Whether forward depends on a primal at all."""
     if probe.right[name].any():
         return True
     other = {n: -p - 1 if n == name else p for n, p in zip(probe.names, probe.primals, strict=True)}

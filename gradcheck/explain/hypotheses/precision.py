@@ -370,8 +370,6 @@ def _threshold(probes: Sequence[Probe], name: str, size: _Size) -> _Threshold | 
 
 
 def _cut(name: str, size: _Size, found: _Threshold) -> Callable[[Probe], Float | None]:
-    """Predict the right gradient with zeros up to the threshold."""
-
     def of(probe: Probe) -> Float | None:
         values = size.read(probe)
         if values is None:

@@ -70,8 +70,6 @@ def _of_dtype(obs: Observations) -> Diagnosis:
 
 
 class _Shaped:
-    """A gradient of another shape than its primal's, and the right one."""
-
     def __init__(self, probe: Probe, output: str) -> None:
         raw = probe.raw[output]
         assert raw is not None
@@ -400,7 +398,6 @@ def earlier(obs: Observations) -> Iterator[Hypothesis]:
 
 
 def _varied(values: Float) -> bool:
-    """Whether an array holds several numbers."""
     return values.size > 1 and bool(np.any(values != values.reshape(-1)[0]))
 
 

@@ -273,7 +273,11 @@ def others(probe: Probe) -> Iterator[Measure]:
         words = "the cotangent" if len(probe.ct) == 1 else f"cotangent {i + 1}"
         yield Measure(words, read_cotangent(i))
     for name in probe.right:
-        yield Measure(f"the right d{name}", lambda p, name=name: p.right.get(name))
+        yield Measure(f"the right d{name}", partial(_right, name))
+
+
+def _right(name: str, probe: Probe) -> Float | None:
+    return probe.right.get(name)
 
 
 def _difference(a: str, b: str, probe: Probe) -> Array | None:

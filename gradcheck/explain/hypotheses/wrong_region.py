@@ -124,14 +124,17 @@ def _blocks(axis: int) -> Iterator[Places]:
         leaves = partial(_leaves_some, block, lambda array: _length(array, axis))
         yield Places("W", says, _line(axis, partial(_after_blocks, block)), leaves)
         says = f"what lies beyond the first {block} {along}"
-        beyond = _line(axis, lambda i, n, block=block: i >= block)
-        yield Places("W", says, beyond, _longer(axis, block))
+        yield Places("W", says, _line(axis, _from(block)), _longer(axis, block))
     yield Places(
         "W",
         f"what lies beyond the largest power of two {along}",
         _line(axis, lambda i, n: i >= 1 << (max(n, 1).bit_length() - 1)),
         _longer(axis, 2),
     )
+
+
+def _from(place: int) -> Callable[[Array, int], Mask]:
+    return lambda i, n: i >= place
 
 
 def _after_blocks(block: int, i: Array, n: int) -> Mask:
@@ -156,7 +159,6 @@ def _first_only(inner: int) -> Places:
 
 
 def _tiles() -> Iterator[Places]:
-    """The remainder at the edges, after whole tiles of the last two axes."""
     for block in (2, *BLOCKS):
 
         def of(array: Array, probe: Probe, block: int = block) -> Mask:
@@ -168,8 +170,6 @@ def _tiles() -> Iterator[Places]:
 
 
 def _triangles() -> Iterator[Places]:
-    """Places by how far they are from the diagonal of the last two axes."""
-
     def band(test: Callable[[Array], Mask]) -> Callable[[Array, Probe], Mask]:
         def of(array: Array, probe: Probe) -> Mask:
             if array.ndim < 2:

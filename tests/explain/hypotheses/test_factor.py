@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.factor import factor_at, in_words
+from gradcheck.explain.hypotheses.factor import factor_at
+from gradcheck.explain.hypotheses.factor_names import in_words
 from tests.explain.scenes import changed, named, only, probes, spoiled
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.terms import terms
+from gradcheck.explain.engine import terms
 from gradcheck.explain.hypothesis import Observations
 from gradcheck.explain.operator_probes import SpecTruth
 from gradcheck.explain.probe import Probe

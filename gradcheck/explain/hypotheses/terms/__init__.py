@@ -9,6 +9,7 @@ from gradcheck.explain.hypotheses.terms.operations import factors, masks, reduct
 from gradcheck.explain.hypotheses.terms.replacements import functions, slopes, uses
 from gradcheck.explain.hypotheses.terms.text import Edit, Match, Search, Text
 from gradcheck.explain.hypotheses.terms.weights import BENT, scales
+from gradcheck.explain.hypotheses.wrong_region import on_kinks
 from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
 
 FAMILIES = ((scales, factors), (reductions,), (masks,), (functions,), (slopes,), (uses,))
@@ -19,7 +20,7 @@ value."""
 def terms(obs: Observations) -> Iterator[Hypothesis]:
     """Every change of the text that reproduces the wrong gradient at the first probe."""
     probe = obs.first
-    if obs.output not in probe.got or probe.truth.spec is None:
+    if obs.output not in probe.got:
         return
     text = Text(obs)
     run = text.run(probe)
@@ -37,19 +38,9 @@ def terms(obs: Observations) -> Iterator[Hypothesis]:
         yield _hypothesis(text, edit)
 
 
-def _kinked(obs: Observations) -> bool:
-    """Whether only elements on a declared kink are wrong, at all probes."""
-    return all(
-        obs.output in p.kinked
-        and p.kinked[obs.output].shape == p.right[obs.output].shape
-        and not (p.wrong(obs.output) & ~p.kinked[obs.output]).any()
-        for p in obs.failing
-    )
-
-
 def _hypothesis(text: Text, edit: Edit) -> Hypothesis:
     obs = text.obs
-    label = "K" if _kinked(obs) else edit.label
+    label = "K" if on_kinks(obs) else edit.label
     spec = obs.first.truth.spec
     names = glossary(spec.vjp, edit.says) if spec is not None else ""
     evidence = (*edit.evidence, *([names] if names else []))

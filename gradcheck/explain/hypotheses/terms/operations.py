@@ -159,7 +159,6 @@ def _mask_changes(node: Node, run: Run) -> Iterator[Described]:
 
 
 def _constant_mask(mask: Any) -> bool:
-    """Whether it holds everywhere, or nowhere."""
     value = mask.value if isinstance(mask, Node) else np.asarray(mask)
     return bool(value.all() or not value.any())
 
@@ -224,7 +223,6 @@ def _all_of_kind(kind: str, nodes: Iterable[Node]) -> tuple[Target, ...]:
 
 
 def _together(search: Search) -> Iterator[Edit]:
-    """All means counted otherwise at once, or all sums."""
     for kind in ("mean", "sum"):
         every = _all_of_kind(kind, search.run.needed)
         for label, says, change in _counted(kind) if len(every) > 1 else ():

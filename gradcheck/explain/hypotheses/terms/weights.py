@@ -136,7 +136,6 @@ class Weighing:
 
     @property
     def _flows(self) -> bool:
-        """Whether the cotangent flows through the operand."""
         operand = self.node.operands[self.k]
         return isinstance(operand, Node) and operand.index in self.run.with_ct
 
@@ -176,7 +175,6 @@ class Weighing:
 
     @property
     def _given(self) -> bool:
-        """Whether an attribute has gone into the operand."""
         operand, attrs = self.node.operands[self.k], self.run.probe.attrs
         return isinstance(operand, Node) and any(
             n.name in attrs for n in self.run.ancestors(operand)
