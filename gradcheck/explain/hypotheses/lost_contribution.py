@@ -214,16 +214,16 @@ def _cuts(part: int | None, rank: int) -> Iterator[Cut]:
         yield Cut(
             part=part,
             says=f"the places along all but the last {last} of {which}",
-            slabs=_by_rows(inner),
+            slabs=partial(_by_rows, inner),
         )
     yield _elements(part)
     for inner in range(2, rank):
         says = f"the places along the last {inner} axes of {which}"
-        yield Cut(part=part, says=says, slabs=_places(inner))
+        yield Cut(part=part, says=says, slabs=partial(_places, inner))
     for axis in range(-rank, 0):
         for count in (2, 3, 4):
             says = f"the {count} blocks along axis {axis} of {which}"
-            yield Cut(part=part, says=says, slabs=_blocks(axis, count))
+            yield Cut(part=part, says=says, slabs=partial(_blocks, axis, count))
 
 
 def _which(part: int | None) -> str:
@@ -233,55 +233,43 @@ def _which(part: int | None) -> str:
 
 def _axis_of(part: int | None, axis: int) -> Cut:
     which = _which(part)
-    return Cut(part=part, says=f"the places along axis {axis} of {which}", slabs=_by_axis(axis))
+    return Cut(
+        part=part, says=f"the places along axis {axis} of {which}", slabs=partial(_by_axis, axis)
+    )
 
 
 def _elements(part: int | None) -> Cut:
     which = _which(part)
-    return Cut(part=part, says=f"the elements of {which}", slabs=_by_rows(0))
+    return Cut(part=part, says=f"the elements of {which}", slabs=partial(_by_rows, 0))
 
 
-def _by_axis(axis: int) -> Callable[[Array], Array | None]:
-    def slabs(ct: Array) -> Array | None:
-        if not -ct.ndim <= axis < ct.ndim:
-            return np.zeros(ct.shape, dtype=int)
-        return _numbered(ct, axis)
-
-    return slabs
+def _by_axis(axis: int, ct: Array) -> Array:
+    if not -ct.ndim <= axis < ct.ndim:
+        return np.zeros(ct.shape, dtype=int)
+    return _numbered(ct, axis)
 
 
-def _by_rows(inner: int) -> Callable[[Array], Array | None]:
+def _by_rows(inner: int, ct: Array) -> Array | None:
     """All axes but the last `inner` taken as one."""
-
-    def slabs(ct: Array) -> Array | None:
-        if ct.ndim < inner:
-            return None
-        lead = ct.shape[: ct.ndim - inner]
-        numbers = np.arange(int(np.prod(lead, dtype=int))).reshape((*lead, *(1,) * inner))
-        return np.broadcast_to(numbers, ct.shape)
-
-    return slabs
+    if ct.ndim < inner:
+        return None
+    lead = ct.shape[: ct.ndim - inner]
+    numbers = np.arange(int(np.prod(lead, dtype=int))).reshape((*lead, *(1,) * inner))
+    return np.broadcast_to(numbers, ct.shape)
 
 
-def _places(inner: int) -> Callable[[Array], Array | None]:
+def _places(inner: int, ct: Array) -> Array | None:
     """The last `inner` axes taken as one, whatever stands before them."""
-
-    def slabs(ct: Array) -> Array | None:
-        if ct.ndim < inner:
-            return None
-        last = ct.shape[ct.ndim - inner :]
-        return np.broadcast_to(np.arange(int(np.prod(last, dtype=int))).reshape(last), ct.shape)
-
-    return slabs
+    if ct.ndim < inner:
+        return None
+    last = ct.shape[ct.ndim - inner :]
+    return np.broadcast_to(np.arange(int(np.prod(last, dtype=int))).reshape(last), ct.shape)
 
 
-def _blocks(axis: int, count: int) -> Callable[[Array], Array | None]:
-    def slabs(ct: Array) -> Array | None:
-        if not -ct.ndim <= axis < ct.ndim or ct.shape[axis] % count or ct.shape[axis] <= count:
-            return np.zeros(ct.shape, dtype=int)
-        return np.asarray(_numbered(ct, axis) // (ct.shape[axis] // count))
-
-    return slabs
+def _blocks(axis: int, count: int, ct: Array) -> Array:
+    if not -ct.ndim <= axis < ct.ndim or ct.shape[axis] % count or ct.shape[axis] <= count:
+        return np.zeros(ct.shape, dtype=int)
+    return np.asarray(_numbered(ct, axis) // (ct.shape[axis] // count))
 
 
 def _numbered(ct: Array, axis: int) -> Array:

@@ -90,11 +90,11 @@ def _moves_of(
             if move.label == "B" or (move.square and ct.size > first.right[name].size):
                 continue  # the axis of a sum is not a matter of layout
             says = f"{own} reads {which} with {move.says}"
-            yield move.label, says, _at_cotangent(name, part, move)
+            yield move.label, says, partial(_at_cotangent, name, part, move)
     for other, value in zip(first.names, first.primals, strict=True):
         for move in catalogue(value.ndim) if value.size <= MAX_REORDERED_SIZE else ():
             says = f"{own} reads {other} with {move.says}"
-            yield move.label, says, _at_primal(name, other, move.of)
+            yield move.label, says, partial(_at_primal, name, other, move)
 
 
 def _transposed(name: str, a: int, b: int, probe: Probe) -> Array:
@@ -106,26 +106,17 @@ def _written(name: str, move: Move, probe: Probe) -> Array:
     return move.of(probe.right[name], probe.attrs)
 
 
-def _at_cotangent(name: str, part: int, move: Move) -> Callable[[Probe], Float | None]:
-    def of(probe: Probe) -> Float | None:
-        if part >= len(probe.ct):
-            return None
-        moved = move.of(probe.ct[part], probe.attrs)
-        return probe.gradient(name, ct=(*probe.ct[:part], moved, *probe.ct[part + 1 :]))
-
-    return of
+def _at_cotangent(name: str, part: int, move: Move, probe: Probe) -> Float | None:
+    if part >= len(probe.ct):
+        return None
+    moved = move.of(probe.ct[part], probe.attrs)
+    return probe.gradient(name, ct=(*probe.ct[:part], moved, *probe.ct[part + 1 :]))
 
 
-def _at_primal(
-    name: str, other: str, of: Callable[[Array, Attrs], Array]
-) -> Callable[[Probe], Float | None]:
-    def at(probe: Probe) -> Float | None:
-        if other not in probe.names:
-            return None
-        moved = np.asarray(of(probe.primal(other), probe.attrs))
-        return probe.gradient(name, primals={other: moved})
-
-    return at
+def _at_primal(name: str, other: str, move: Move, probe: Probe) -> Float | None:
+    if other not in probe.names:
+        return None
+    return probe.gradient(name, primals={other: move.of(probe.primal(other), probe.attrs)})
 
 
 # ── read and written in another layout ───────────────────────────────────────────────────────
