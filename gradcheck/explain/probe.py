@@ -180,8 +180,17 @@ class Probe:
     @cached_property
     def outputs(self) -> tuple[Float, ...]:
         """Forward's outputs."""
+        return self.forward()
+
+    def forward(
+        self, primals: Mapping[str, Array] | None = None, attrs: Attrs | None = None
+    ) -> tuple[Float, ...]:
+        """Forward's outputs with other primals (by name), other attributes."""
         with np.errstate(all="ignore"):
-            return self.truth.forward(self.primals, self.attrs)
+            return self.truth.forward(self._with(primals or {}), {**self.attrs, **(attrs or {})})
+
+    def _with(self, primals: Mapping[str, Array]) -> list[Array]:
+        return [primals.get(n, p) for n, p in zip(self.names, self.primals, strict=True)]
 
     def primal(self, name: str) -> Array:
         """One primal."""
@@ -197,7 +206,7 @@ class Probe:
 
         None where the true VJP is not defined there.
         """
-        values = [(primals or {}).get(n, p) for n, p in zip(self.names, self.primals, strict=True)]
+        values = self._with(primals or {})
         try:
             with np.errstate(all="ignore"):
                 found = self.truth.vjp(

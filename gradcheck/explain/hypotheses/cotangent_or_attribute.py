@@ -208,9 +208,7 @@ def _through(name: str, probe: Probe) -> Cotangent | None:
     """Forward of the cotangent, where it has the shape of a primal and of the output."""
     if probe.ct[0].shape != probe.primal(name).shape:
         return None
-    values = [probe.ct[0] if n == name else p
-              for n, p in zip(probe.names, probe.primals, strict=True)]  # fmt: skip
-    outputs = probe.truth.forward(values, probe.attrs)
+    outputs = probe.forward({name: probe.ct[0]})
     return outputs if outputs[0].shape == probe.ct[0].shape else None
 
 
@@ -450,8 +448,7 @@ def _at(output: str, change: Change) -> Callable[[Probe], Float | None]:
 def _refitted(probe: Probe, attrs: Attrs) -> Cotangent | None:
     """The cotangent cut, or padded with zeros, to the output's shape under other attributes."""
     try:
-        with np.errstate(all="ignore"):
-            outputs = probe.truth.forward(probe.primals, {**probe.attrs, **attrs})
+        outputs = probe.forward(attrs=attrs)
     except RAISES:
         return None
     if len(outputs) != len(probe.ct):

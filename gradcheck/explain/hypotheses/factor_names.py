@@ -324,11 +324,8 @@ def _degree(name: str, probe: Probe) -> float | None:
     own = probe.primal(name)
     x = np.where(own == 0, 1.0, own)
     once, twice = (
-        np.concatenate([y.ravel() for y in probe.truth.forward(values, probe.attrs)])
-        for values in ([c * x if n == name else p
-                        for n, p in zip(probe.names, probe.primals, strict=True)]
-                       for c in (1.0, 2.0))
-    )  # fmt: skip
+        np.concatenate([y.ravel() for y in probe.forward({name: c * x})]) for c in (1.0, 2.0)
+    )
     ratio = twice[once != 0] / once[once != 0]
     if not ratio.size or not (ratio > 0).all() or np.ptp(ratio) > TRIAL_TOLERANCE * ratio[0]:
         return None

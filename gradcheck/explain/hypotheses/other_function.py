@@ -241,8 +241,7 @@ def local(obs: Observations) -> Iterator[Hypothesis]:
 def _reads(probe: Probe, name: str) -> bool:
     if probe.right[name].any():
         return True
-    other = {n: -p - 1 if n == name else p for n, p in zip(probe.names, probe.primals, strict=True)}
-    found = probe.truth.forward([*other.values()], probe.attrs)
+    found = probe.forward({name: -probe.primal(name) - 1})
     pairs = zip(found, probe.outputs, strict=True)
     return not all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 

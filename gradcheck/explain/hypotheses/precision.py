@@ -139,11 +139,8 @@ def _differenced(obs: Observations) -> Iterator[Hypothesis]:
 
 def _difference(name: str, up: float, down: float) -> Callable[[Probe], Float]:
     def of(probe: Probe) -> Float:
-        k = probe.names.index(name)
-
         def at(by: float) -> Float:
-            primals = [p + by if i == k else p for i, p in enumerate(probe.primals)]
-            return probe.truth.forward(primals, probe.attrs)[0]
+            return probe.forward({name: probe.primal(name) + by})[0]
 
         with np.errstate(all="ignore"):
             return np.asarray(probe.ct[0] * (at(up) - at(-down)) / (up + down))
