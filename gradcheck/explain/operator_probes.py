@@ -15,7 +15,7 @@ from gradcheck.explain.engine import Explanation, explain, with_operator_rules
 from gradcheck.explain.findings import contract_diagnosis, diagnosis_of, with_causes, with_diagnosis
 from gradcheck.explain.hypotheses.other_function import known_mutant, other_operator
 from gradcheck.explain.hypothesis import Rule
-from gradcheck.explain.probe import RAISES, Cotangent, Float, Mask, Probe, returned_arrays
+from gradcheck.explain.probe import RAISES, Cotangent, Float, Mask, Probe, bare, returned_arrays
 from gradcheck.implementations.bound import Binding, Bound
 from gradcheck.implementations.checked_call import CheckedCall, bound_by
 from gradcheck.implementations.processes.crash_or_hang import uncounted
@@ -72,7 +72,7 @@ class SpecTruth:
         self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
     ) -> tuple[Float | None, ...]:
         """The spec's VJP in float64."""
-        return as_tuple(self.spec.vjp(F64, _bare(ct), *primals, **attrs))
+        return as_tuple(self.spec.vjp(F64, bare(ct), *primals, **attrs))
 
     def cost(
         self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
@@ -80,7 +80,7 @@ class SpecTruth:
         """The running error of the spec's VJP, in units of u."""
         parts = tuple(ROUNDING.asarray(part) for part in ct)
         carried = [ROUNDING.asarray(p) if p.dtype.kind == "f" else p for p in primals]
-        found = as_tuple(self.spec.vjp(ROUNDING, _bare(parts), *carried, **attrs))
+        found = as_tuple(self.spec.vjp(ROUNDING, bare(parts), *carried, **attrs))
         return tuple(allowance(g) for g in found)
 
 
@@ -201,10 +201,6 @@ def _kinked(case: Case, primals: Sequence[Array]) -> dict[str, Mask]:
         on = np.asarray(kink.gap(F64, *primals, **case.attrs)) == 0
         found[name] = found[name] | on if name in found else on
     return found
-
-
-def _bare(parts: tuple[Any, ...]) -> Any:
-    return parts[0] if len(parts) == 1 else parts
 
 
 def _held(ct: Float, dtype: str) -> Float:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Missing, as_array
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.spec.operator import OpSpec
 
 Float = NDArray[np.float64]
@@ -325,6 +326,26 @@ class Probe:
     def _within(self, a: Float, right: Float, name: str) -> Mask:
         with np.errstate(all="ignore"):
             return np.asarray((np.abs(a - right) <= self._rounding_bounds[name]) | (a == right))
+
+
+def bare(parts: tuple[Any, ...]) -> Any:
+    """The cotangent as a VJP takes it: the array itself, where there is one output."""
+    return parts[0] if len(parts) == 1 else parts
+
+
+def called(
+    vjp: Callable[..., Any], ct: Sequence[Any], primals: Sequence[Any], attrs: Attrs
+) -> tuple[Any, ...] | None:
+    """The gradients of a VJP in the text of specs, in float64; None where it raises.
+
+    It may write over the cotangent, and is given a copy.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            found = as_tuple(vjp(F64, bare(tuple(np.array(c) for c in ct)), *primals, **attrs))
+    except RAISES:
+        return None
+    return found if len(found) == len(primals) else None
 
 
 def returned_arrays(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Array | None]:

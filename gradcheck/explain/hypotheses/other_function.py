@@ -25,7 +25,7 @@ from gradcheck.explain.hypothesis import (
     read_output,
     read_primal,
 )
-from gradcheck.explain.probe import RAISES, Float, Probe
+from gradcheck.explain.probe import RAISES, Float, Probe, bare, called
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.spec.mutant import Mutant
@@ -445,8 +445,7 @@ def _takes(other: OpSpec, attrs: Attrs, probe: Probe) -> bool:
             shapes = [np.shape(output) for output in outputs]
             if shapes != [part.shape for part in probe.ct]:
                 return False
-            ct = probe.ct[0] if len(probe.ct) == 1 else probe.ct
-            found = as_tuple(other.vjp(F64, ct, *probe.primals, **attrs))
+            found = as_tuple(other.vjp(F64, bare(probe.ct), *probe.primals, **attrs))
     except RAISES:
         return False
     return not any(
@@ -481,14 +480,8 @@ def _vjp_gradient(
     """The gradient that another VJP gives, with attributes that may depend on the probe."""
 
     def gradient(probe: Probe) -> Float | None:
-        ct = tuple(np.array(part) for part in probe.ct)  # a mutant may write over it
-        bare = ct[0] if len(ct) == 1 else ct
-        try:
-            with np.errstate(all="ignore"):
-                found = as_tuple(vjp(F64, bare, *probe.primals, **attrs(probe)))
-        except RAISES:
-            return None
-        if len(found) != len(probe.names):
+        found = called(vjp, probe.ct, probe.primals, attrs(probe))
+        if found is None:
             return None
         value = found[probe.names.index(output)]
         return None if value is None else np.asarray(value, dtype=np.float64)
