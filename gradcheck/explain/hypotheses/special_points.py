@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.elementwise import answers_diagonally, is_diagonal, slope
+from gradcheck.explain.hypotheses.elementwise import answers_diagonally, is_diagonal, slope, spread
 from gradcheck.explain.hypothesis import (
     Hypothesis,
     Observations,
@@ -132,10 +132,7 @@ def _places(index: str, probe: Probe, name: str) -> Mask | None:
     places, right = probe.primal(index), probe.right[name]
     if right.shape[: places.ndim] != places.shape:
         return None
-    again = _repeated(places)
-    return np.broadcast_to(
-        again.reshape(again.shape + (1,) * (right.ndim - again.ndim)), right.shape
-    )
+    return spread(_repeated(places), right.shape)
 
 
 def _rows(index: str, axis: int, probe: Probe, name: str) -> Mask | None:
