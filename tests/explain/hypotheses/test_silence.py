@@ -161,7 +161,7 @@ ROWS = [
 
 
 @pytest.mark.slow(keep=40)
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1]}-{row[3][0]}")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1]}-{'+'.join(row[3])}")
 def test_a_defect_of_another_kind_is_left_to_others(row):
     op, output, change, rules, *where = row
     found = named(op, spoiled(op, output, change), output, only(*rules), **(dict(*where)))
