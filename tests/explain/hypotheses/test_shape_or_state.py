@@ -1,13 +1,13 @@
-"""Code that answers the same question differently, and what is told of each way to do so."""
+"""Gradients without a right form; code that answers the same question differently."""
 
 import numpy as np
 import pytest
 
-from gradcheck.explain.hypotheses.state import state_defect
+from gradcheck.explain.hypotheses.shape_or_state import malformed, state_defect
 from gradcheck.explain.probe import Probe
 from gradcheck.implementations.returned import broken
 from gradcheck.numerics.draw import Draw
-from tests.explain.scenes import changed, named, only, right
+from tests.explain.scenes import changed, named, only, probes, right
 
 X, Y = Draw("recall", "x").normal(3, 4), Draw("recall", "y").normal(3, 4)
 CT = (Draw("recall", "ct").away(0.0, 3, 4),)
@@ -163,21 +163,6 @@ def test_the_answer_of_a_shape_is_kept(op):
     assert found.says.startswith("dx is the answer to an earlier call of the same shape")
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize(
-    ("op", "vjp"),
-    [
-        ("tanh", changed("tanh", x=np.zeros_like)),
-        ("tanh", changed("tanh", x=lambda g: 2 * g)),
-        ("neg", lambda ct, x: -np.ones_like(x)),  # no cotangent: the same everywhere, too
-        ("tanh", lambda ct, x: right("tanh", np.ones_like(ct), x)[0]),
-        ("neg", lambda ct, x: np.arange(x.size, dtype=x.dtype).reshape(x.shape)),
-    ],
-)
-def test_what_is_wrong_otherwise_is_left_to_others(op, vjp):
-    assert not named(op, vjp, "x", EARLIER).label
-
-
 def test_what_is_kept_sometimes_is_not_said():
     keeping = kept("tanh", np.shape)
 
@@ -185,3 +170,87 @@ def test_what_is_kept_sometimes_is_not_said():
         return keeping(ct, x) if x.shape[-1] != 5 else 3 * right("tanh", ct, x)[0]
 
     assert not named("tanh", vjp, "x", EARLIER).label
+
+
+# ── form ─────────────────────────────────────────────────────────────────────────────────────────
+
+ROW = {"dialect": "broadcast", "sample": "row"}
+"""Where y is repeated along the rows of x."""
+
+
+def shaped(op, output, change):
+    """A VJP whose one gradient is `change(ct, gradient, primals)`."""
+    at = {"x": 0, "y": 1, "a": 1}[output]
+
+    def vjp(ct, *primals, **attrs):
+        found = list(right(op, ct, *primals, **attrs))
+        found[at] = change(ct, found[at], primals)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return vjp
+
+
+def exchanged(factor):
+    def vjp(ct, x, a, b, **attrs):
+        dx, da, db = right("low_rank_linear", ct, x, a, b, **attrs)
+        return dx, db * factor, da
+
+    return vjp
+
+
+def reshaped_in_one_sample(ct, g, p):
+    return g.reshape(-1) if g.size == 15 else np.stack([g, 3 * g])
+
+
+@pytest.mark.slow(keep=7)
+@pytest.mark.parametrize(
+    ("op", "output", "vjp", "label", "says"),
+    [
+        ("mul", "y", shaped("mul", "y", lambda ct, g, p: ct * p[0]), "B",
+         "not summed over the axes along which y"),
+        ("tanh", "x", shaped("tanh", "x", lambda ct, g, p: np.moveaxis(g, 0, -1)), "L",
+         "its axes in another order"),
+        ("tanh", "x", shaped("tanh", "x", lambda ct, g, p: g.reshape(-1)), "L",
+         "right gradient in another shape"),
+        ("tanh", "x", shaped("tanh", "x", lambda ct, g, p: g.sum(axis=0)), "B",
+         "summed over axes that x has"),
+        ("sum_rows", "x", shaped("sum_rows", "x", lambda ct, g, p: ct), "L",
+         "the cotangent itself"),
+        ("sum_rows", "x",
+         shaped("sum_rows", "x", lambda ct, g, p: np.concatenate([g, g], axis=-1)[1:]), "I",
+         "cut along"),
+        ("tanh", "x", shaped("tanh", "x", lambda ct, g, p: np.stack([g**3, g], axis=0)), "",
+         "no known pattern"),
+        # wrong numbers in a wrong shape are no broadcast; what holds in one probe is not said
+        ("mul", "y", shaped("mul", "y", lambda ct, g, p: 2 * ct * p[0]), "", "no known pattern"),
+        ("tanh", "x", shaped("tanh", "x", reshaped_in_one_sample), "", "no known pattern"),
+        # where shapes differ, the numbers of another gradient tell
+        ("low_rank_linear", "a", exchanged(1), "G",
+         "da is the gradient of b: it stands in the wrong place"),
+        ("low_rank_linear", "a", exchanged(0.5), "I", "cut along another axis"),
+    ],
+)  # fmt: skip
+def test_another_shape_says_what_it_is(op, output, vjp, label, says):
+    found = malformed(output, probes(op, vjp, **(ROW if op == "mul" else {})))
+    assert found.label == label, found
+    assert says in found.says
+    assert f"d{output} has shape" in found.evidence[0]
+
+
+def test_a_right_form_has_no_diagnosis():
+    assert malformed("x", probes("tanh", changed("tanh", x=lambda g: 2 * g))) is None
+
+
+def test_a_gradient_that_is_not_there_is_a_slot():
+    found = malformed("y", probes("mul", shaped("mul", "y", lambda ct, g, p: None)))
+    assert (found.label, found.rule) == ("G", "form")
+    assert found.says == "dy is not returned: y gets no gradient"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_another_dtype_is_a_precision(dtype):
+    other = {"float64": "float32", "float32": "float64"}[dtype]
+    vjp = shaped("tanh", "x", lambda ct, g, p: g.astype(other))
+    found = malformed("x", probes("tanh", vjp, dtype=dtype))
+    assert found.label == "O"
+    assert found.says.startswith(f"dx comes in {other}, x in {dtype}")

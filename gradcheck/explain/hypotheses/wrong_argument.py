@@ -14,18 +14,15 @@ from gradcheck.explain.hypothesis import (
     Observations,
     applied,
     predicting,
+    read_cotangent,
     read_output,
     read_primal,
+    softmax,
 )
 from gradcheck.explain.probe import RAISES, Array, Float, Probe, near
 
 GUARDS: Final = tuple(10.0**-k for k in range(2, 13))
 """What is added to guard a division."""
-
-
-def _softmax(x: Float) -> Float:
-    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
-    return np.asarray(e / np.sum(e, axis=-1, keepdims=True))
 
 
 def _centred(x: Float) -> Float:
@@ -43,7 +40,7 @@ VALUES: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
     ("V", "log({})", np.log),
     ("V", "relu({})", lambda x: np.maximum(x, 0)),
     ("V", "silu({})", lambda x: x / (1 + np.exp(-x))),
-    ("V", "softmax({})", _softmax),
+    ("V", "softmax({})", softmax),
     ("V", "{}, less its mean,", _centred),
     ("V", "{}, divided by its root mean square,", _normalised),
     ("V", "{} clipped to [0, 1]", lambda x: np.clip(x, 0, 1)),
@@ -102,15 +99,11 @@ def _other_values(obs: Observations, name: str) -> Iterator[Reading]:
             )
     for k, part in enumerate(probe.ct):
         if part.shape == shape:
-            yield "V", "the cotangent", partial(_cotangent, k)
+            yield "V", "the cotangent", read_cotangent(k)
     for label, words, function in VALUES:
         yield label, words.format(name), partial(_applied, name, function)
     for eps in GUARDS:
         yield "E", f"{name} + {eps:g}", applied(partial(np.add, eps), read_primal(name))
-
-
-def _cotangent(k: int, probe: Probe) -> Array:
-    return probe.ct[k]
 
 
 def _applied(name: str, function: Callable[[Any], Any], probe: Probe) -> Array | None:

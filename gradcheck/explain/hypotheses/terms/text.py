@@ -8,13 +8,21 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from gradcheck.explain.hypotheses.terms.tape import (
+    Change,
+    Node,
+    Place,
+    Tape,
+    TooLongError,
+    record,
+    replay,
+)
 from gradcheck.explain.hypothesis import Observations
 from gradcheck.explain.probe import MAX_RELATIVE_DISTANCE, Array, Probe
-from gradcheck.explain.trace.tape import Change, Node, Place, Tape, TooLongError, record, replay
 
 MAX_REPLAYED_OPERATIONS: Final = 120_000
 """Operations performed again at the first probe, after which no more edits are tried."""
@@ -93,7 +101,7 @@ class Run:
     """The text of one probe on a tape, as far as one gradient depends on it."""
 
     def __init__(self, probe: Probe, output: str) -> None:
-        """CaseResult it.
+        """Record it.
 
         Raises:
             Exception: whatever the text raises.
@@ -142,6 +150,17 @@ class Run:
         spec = self.probe.truth.spec
         assert spec is not None
         return not re.search(r"[a-z]", spec.signature)
+
+    def ancestors(self, node: Node) -> list[Node]:
+        """The operations and leaves that a value was computed from, itself included."""
+        found: dict[int, Node] = {}
+        stack = [node.index]
+        while stack:
+            k = stack.pop()
+            if k not in found:
+                found[k] = self.tape.nodes[k]
+                stack.extend(found[k].parents)
+        return [*found.values()]
 
     def again(self, changes: Changes) -> Array | None:
         """The gradient with operations performed otherwise; None where that is not defined."""
@@ -252,24 +271,39 @@ Described = tuple[str, str, Change]
 """A class, what is said of it, and what becomes of an operation."""
 
 
-def tried_everywhere(
-    text: Text,
-    run: Run,
-    like: Match,
-    changes_of: Callable[[Node, Run], Iterable[Described]],
-) -> Iterator[Edit]:
-    """Each change that there is of each operation, the last ones first, where it fits."""
-    seen: set[Target] = set()
-    for node in reversed(run.needed):
-        changes = list(changes_of(node, run))
-        for target in targets(node, run) if changes else ():
-            if target in seen or text.spent:
-                continue
-            seen.add(target)
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The search for edits of a text that reproduce the returned gradient at the first probe."""
+
+    text: Text
+    run: Run
+    like: Match
+
+    def fitting(
+        self,
+        label: str,
+        says: str,
+        changes: Callable[[Run], Changes | None],
+        rank: int = 0,
+    ) -> Iterator[Edit]:
+        """The edit, if it fits."""
+        if self.like(self.text.tried(self.run, changes(self.run))):
+            yield Edit(label=label, says=says, changes=changes, rank=rank)
+
+    def targets(self, of: Callable[[Node], Any]) -> Iterator[tuple[Node, Target, Any]]:
+        """Each target of an operation for which `of` gives something, once, the last ones first."""
+        seen: set[Target] = set()
+        for node in reversed(self.run.needed):
+            found = of(node)
+            for target in targets(node, self.run) if found else ():
+                if target not in seen and not self.text.spent:
+                    seen.add(target)
+                    yield node, target, found
+
+    def everywhere(self, changes_of: Callable[[Node, Run], Iterable[Described]]) -> Iterator[Edit]:
+        """Each change that there is of each operation, where it fits."""
+        for _, target, changes in self.targets(lambda node: [*changes_of(node, self.run)]):
             for label, says, change in changes:
-                if like(text.tried(run, at(target, change)(run))):
-                    yield Edit(
-                        label=label,
-                        says=f"{text.obs.gradient}: {says}",
-                        changes=at(target, change),
-                    )
+                yield from self.fitting(
+                    label, f"{self.text.obs.gradient}: {says}", at(target, change)
+                )

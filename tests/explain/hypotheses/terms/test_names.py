@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.explain.trace.names import (
+from gradcheck.explain.hypotheses.terms.names import (
     MAX_EXPRESSION_LENGTH,
     MAX_SPELT_OUT,
     Number,
@@ -19,8 +19,8 @@ from gradcheck.explain.trace.names import (
     span,
     text_of,
 )
-from gradcheck.explain.trace.run import Run
-from gradcheck.explain.trace.tape import record
+from gradcheck.explain.hypotheses.terms.tape import record
+from gradcheck.explain.hypotheses.terms.text import Run
 from tests.explain.scenes import scene
 
 

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradcheck.explain.hypotheses.terms.tape import Node, Place
+from gradcheck.explain.hypotheses.terms.text import Ref, Run, key_of
 from gradcheck.explain.probe import Array
-from gradcheck.explain.trace.run import Ref, Run, key_of
-from gradcheck.explain.trace.tape import Node, Place
 
 MAX_EXPRESSION_LENGTH: Final = 60
 _DROPPED: Final = frozenset({"axis", "keepdims"})
@@ -390,6 +390,3 @@ def factor_at(candidate: Candidate, shape: tuple[int, ...]) -> Array | None:
         return np.broadcast_to(candidate.value, shape)
     except ValueError:
         return None
-
-
-__all__ = ["Candidate", "Number", "candidates", "constant", "factor_at", "key_of", "numbers"]

@@ -17,7 +17,7 @@ BLOCKS: Final = (4, 8, 16, 32, 64)
 """Lengths of blocks of which a loop may leave out the remainder, or all but the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Places:
     """A set of places in an array of any shape.
 
@@ -44,7 +44,8 @@ def places(probe: Probe, rank: int) -> Iterator[Places]:
     if rank > 1:
         yield from _triangles()
         yield from _tiles()
-    yield Places(label="A", says="where nothing arrives", of=_unreached)
+    # Where the right gradient is 0, a loop over contributions never writes.
+    yield Places("A", "where nothing arrives", lambda array, probe: np.asarray(array == 0))
 
 
 def _axis(axis: int) -> str:
@@ -71,29 +72,22 @@ def _length(array: Array, axis: int) -> int:
 
 def _ends(axis: int) -> Iterator[Places]:
     along = f"along {_axis(axis)}"
-
-    def long(array: Array) -> bool:
-        return _length(array, axis) > 1
-
-    chosen: tuple[tuple[str, Callable[[Array, int], Mask]], ...] = (
-        (f"the last {along}", lambda i, n: i == n - 1),
-        (f"the first {along}", lambda i, n: i == 0),
-        (f"all but the first {along}", lambda i, n: i > 0),
-        (f"all but the last {along}", lambda i, n: i < n - 1),
+    # Of two packed operands that share the last axis, one gets no gradient.
+    half = "G" if axis == -1 else "I"
+    chosen: tuple[tuple[str, str, int, Callable[[Array, int], Mask]], ...] = (
+        ("I", "the last", 1, lambda i, n: i == n - 1),
+        ("I", "the first", 1, lambda i, n: i == 0),
+        ("I", "all but the first", 1, lambda i, n: i > 0),
+        ("I", "all but the last", 1, lambda i, n: i < n - 1),
+        (half, "the second half", 3, lambda i, n: i >= n - n // 2),
+        (half, "the first half", 3, lambda i, n: i < n // 2),
     )
-    for says, test in chosen:
-        yield Places(label="I", says=says, of=_line(axis, test), needs=long)
-    halves: tuple[tuple[str, Callable[[Array, int], Mask]], ...] = (
-        (f"the second half {along}", lambda i, n: i >= n - n // 2),
-        (f"the first half {along}", lambda i, n: i < n // 2),
-    )
-    for says, test in halves:
-        yield Places(
-            label="G" if axis == -1 else "I",  # one of two packed operands gets no gradient
-            says=says,
-            of=_line(axis, test),
-            needs=lambda a: _length(a, axis) > 3,
-        )
+    for label, says, least, test in chosen:
+        yield Places(label, f"{says} {along}", _line(axis, test), _longer(axis, least))
+
+
+def _longer(axis: int, least: int) -> Callable[[Array], bool]:
+    return lambda array: _length(array, axis) > least
 
 
 def _named(axis: int, probe: Probe) -> Iterator[Places]:
@@ -102,18 +96,12 @@ def _named(axis: int, probe: Probe) -> Iterator[Places]:
         if type(value) is int and value > 0:
             for beyond in (True, False):
                 side = "from" if beyond else "up to"
-                yield Places(
-                    label="I",
-                    says=f"{side} `{key}` along {_axis(axis)}",
-                    of=partial(_beyond_attribute, axis, key, beyond),
-                )
+                says = f"{side} `{key}` along {_axis(axis)}"
+                yield Places("I", says, partial(_beyond_attribute, axis, key, beyond))
     for name, primal in zip(probe.names, probe.primals, strict=True):
         for k in range(-primal.ndim, 0):
-            yield Places(
-                label="W",
-                says=f"beyond {name}'s length along {_axis(k)} ({_axis(axis)})",
-                of=partial(_beyond_length, axis, name, k),
-            )
+            says = f"beyond {name}'s length along {_axis(k)} ({_axis(axis)})"
+            yield Places("W", says, partial(_beyond_length, axis, name, k))
 
 
 def _beyond_attribute(axis: int, key: str, beyond: bool, array: Array, probe: Probe) -> Mask:
@@ -131,45 +119,30 @@ def _beyond_length(axis: int, name: str, k: int, array: Array, probe: Probe) -> 
 def _blocks(axis: int) -> Iterator[Places]:
     """The remainder after whole blocks, or everything beyond the first block."""
     along = f"along {_axis(axis)}"
-
-    def length(array: Array) -> int:
-        return _length(array, axis)
-
     for block in BLOCKS:
-        yield Places(
-            label="W",
-            says=f"what is left over after the last whole block of {block} {along}",
-            of=_line(axis, partial(_after_blocks, block)),
-            needs=partial(_leaves_some, block, length),
-        )
-        yield Places(
-            label="W",
-            says=f"what lies beyond the first {block} {along}",
-            of=_line(axis, partial(_after_first, block)),
-            needs=partial(_longer, block, length),
-        )
+        says = f"what is left over after the last whole block of {block} {along}"
+        leaves = partial(_leaves_some, block, lambda array: _length(array, axis))
+        yield Places("W", says, _line(axis, partial(_after_blocks, block)), leaves)
+        says = f"what lies beyond the first {block} {along}"
+        yield Places("W", says, _line(axis, _from(block)), _longer(axis, block))
     yield Places(
-        label="W",
-        says=f"what lies beyond the largest power of two {along}",
-        of=_line(axis, lambda i, n: i >= 1 << (max(n, 1).bit_length() - 1)),
-        needs=lambda a: length(a) > 2,
+        "W",
+        f"what lies beyond the largest power of two {along}",
+        _line(axis, lambda i, n: i >= 1 << (max(n, 1).bit_length() - 1)),
+        _longer(axis, 2),
     )
+
+
+def _from(place: int) -> Callable[[Array, int], Mask]:
+    return lambda i, n: i >= place
 
 
 def _after_blocks(block: int, i: Array, n: int) -> Mask:
     return np.asarray(i >= n // block * block)
 
 
-def _after_first(block: int, i: Array, n: int) -> Mask:
-    return np.asarray(i >= block)
-
-
 def _leaves_some(block: int, length: Callable[[Array], int], array: Array) -> bool:
     return length(array) > block and length(array) % block > 0
-
-
-def _longer(block: int, length: Callable[[Array], int], array: Array) -> bool:
-    return length(array) > block
 
 
 def _first_only(inner: int) -> Places:
@@ -182,33 +155,21 @@ def _first_only(inner: int) -> Places:
         numbers = np.arange(int(np.prod(lead, dtype=int))).reshape((*lead, *(1,) * inner))
         return np.broadcast_to(numbers > 0, array.shape)
 
-    return Places(label="I", says=f"all but the first {what}", of=of)
-
-
-def _unreached(array: Array, probe: Probe) -> Mask:
-    """Where the right gradient is 0, so that a loop over contributions never writes."""
-    return np.asarray(array == 0)
+    return Places("I", f"all but the first {what}", of)
 
 
 def _tiles() -> Iterator[Places]:
-    """The remainder at the edges, after whole tiles of the last two axes."""
     for block in (2, *BLOCKS):
 
         def of(array: Array, probe: Probe, block: int = block) -> Mask:
             edges = [_line(k, partial(_after_blocks, block))(array, probe) for k in (-1, -2)]
             return np.asarray(edges[0] | edges[1])
 
-        yield Places(
-            label="W",
-            says=f"what is left over after whole tiles of {block} by {block}",
-            of=of,
-            needs=partial(_leaves_some, block, lambda a: min(a.shape[-2:]) if a.ndim > 1 else 0),
-        )
+        leaves = partial(_leaves_some, block, lambda a: min(a.shape[-2:]) if a.ndim > 1 else 0)
+        yield Places("W", f"what is left over after whole tiles of {block} by {block}", of, leaves)
 
 
 def _triangles() -> Iterator[Places]:
-    """Places by how far they are from the diagonal of the last two axes."""
-
     def band(test: Callable[[Array], Mask]) -> Callable[[Array, Probe], Mask]:
         def of(array: Array, probe: Probe) -> Mask:
             if array.ndim < 2:
@@ -229,7 +190,7 @@ def _triangles() -> Iterator[Places]:
         ("what lies beyond the diagonal's neighbours", lambda d: abs(d) > 1),
     )
     for says, test in chosen:
-        yield Places(label="I", says=says, of=band(test), needs=lambda a: a.ndim > 1 and a.size > 3)
+        yield Places("I", says, band(test), lambda a: a.ndim > 1 and a.size > 3)
 
 
 MIN_PROBES: Final = 2
@@ -351,12 +312,8 @@ def _cotangent(probe: Probe, name: str) -> Float | None:
     return fitting[0] if fitting else None
 
 
-def _one(probe: Probe, name: str) -> Float:
-    return np.ones_like(probe.right[name])
-
-
 VALUES: Final = (
     ("it is 0 there", zero),
     ("the cotangent stands there", _cotangent),
-    ("1 stands there", _one),
+    ("1 stands there", lambda probe, name: np.ones_like(probe.right[name])),
 )

@@ -190,7 +190,6 @@ def replay(nodes: Sequence[Node], changes: Mapping[int, Change]) -> Array:
 
 
 def _node(x: Any) -> Any:
-    """The node of a traced array; anything else as it is."""
     return x.node if isinstance(x, Traced) and x.node is not None else _plain(x)
 
 

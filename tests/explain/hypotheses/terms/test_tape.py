@@ -6,8 +6,8 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.explain.trace import tape
-from gradcheck.explain.trace.tape import TooLongError, record, replay
+from gradcheck.explain.hypotheses.terms import tape
+from gradcheck.explain.hypotheses.terms.tape import TooLongError, record, replay
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import as_tuple
 

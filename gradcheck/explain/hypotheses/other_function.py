@@ -1,9 +1,10 @@
-"""Slopes: element by element, the derivative is another function of the data."""
+"""Another function: the slope, or the gradient, is that of another function or a known mutant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,11 +20,16 @@ from gradcheck.explain.hypotheses.elementwise import (
 from gradcheck.explain.hypothesis import (
     Hypothesis,
     Observations,
+    Rule,
     predicting,
     read_output,
     read_primal,
 )
-from gradcheck.explain.probe import Float, Probe
+from gradcheck.explain.probe import RAISES, Float, Probe, bare, called
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.operator import OpSpec
 
 SAME_SLOPE: Final = 1e-6
 MIN_WRONG_ELEMENTS: Final = 3
@@ -92,7 +98,6 @@ def _free(probes: Sequence[Probe], name: str) -> bool:
 
 
 def _factor(probe: Probe, name: str) -> bool:
-    """Whether the gradient is the right one times one number."""
     right, got = probe.right[name], probe.got[name]
     there = right != 0
     if not there.any():
@@ -106,7 +111,6 @@ def _by_element(probe: Probe, name: str) -> bool:
 
 
 def _share(obs: Observations) -> float:
-    """The share of wrong elements, over all failing probes."""
     masks = [probe.wrong(obs.output) for probe in obs.failing]
     return float(sum(mask.sum() for mask in masks) / sum(mask.size for mask in masks))
 
@@ -209,8 +213,6 @@ SLOPES: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """Something that a slope may be a function of, at any probe."""
-
     word: str
     read: Callable[[Probe], Float]
 
@@ -237,11 +239,9 @@ def local(obs: Observations) -> Iterator[Hypothesis]:
 
 
 def _reads(probe: Probe, name: str) -> bool:
-    """Whether forward depends on a primal at all."""
     if probe.right[name].any():
         return True
-    other = {n: -p - 1 if n == name else p for n, p in zip(probe.names, probe.primals, strict=True)}
-    found = probe.truth.forward([*other.values()], probe.attrs)
+    found = probe.forward({name: -probe.primal(name) - 1})
     pairs = zip(found, probe.outputs, strict=True)
     return not all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
@@ -391,3 +391,99 @@ def _skipped(name: str, other: str, *, whole: bool) -> Callable[[Probe], Float |
         return np.where(value == 0, 0.0, right) if value.shape == right.shape else None
 
     return of
+
+
+def other_operator(op: str, operators: Mapping[str, OpSpec]) -> Rule:
+    """The rule for the operator `op`: all `operators` that take as many primals as it does."""
+    return Rule("kin", "it is the gradient of another operator", partial(_kin, op, operators))
+
+
+def _kin(op: str, operators: Mapping[str, OpSpec], obs: Observations) -> Iterator[Hypothesis]:
+    if not _values_matter(obs):
+        return  # it only moves elements about, or adds them up: so do many, and by accident alike
+    for other in operators.values():
+        if other.name == op:
+            continue
+        for dialect in other.dialects:
+            count = len(other.primals) - len(dialect.without)
+            attrs = {**other.defaults, **dialect.attrs}
+            if count == len(obs.first.names) and _takes(other, attrs, obs.first):
+                of = other.name if len(other.dialects) == 1 else f"{other.name} ({dialect.name})"
+                says = f"{obs.gradient} is the gradient of {of}"
+                for given in (partial(_shared_attrs, attrs), partial(_own_attrs, attrs)):
+                    yield predicting(obs, "D", says, _vjp_gradient(other.vjp, obs.output, given))
+
+
+def _own_attrs(attrs: Attrs, probe: Probe) -> Attrs:
+    return attrs
+
+
+def _shared_attrs(attrs: Attrs, probe: Probe) -> Attrs:
+    """An operator's attributes, with those that the probe has too as given there."""
+    return {**attrs, **{k: v for k, v in probe.attrs.items() if k in attrs}}
+
+
+def _values_matter(obs: Observations) -> bool:
+    """Whether the right gradient depends on the values of an argument, at any probe."""
+    for probe in obs.failing:
+        moved = {
+            name: 1.5 * primal + 0.25
+            for name, primal in zip(probe.names, probe.primals, strict=True)
+            if primal.dtype.kind == "f"
+        }
+        there = probe.vjp(primals=moved)
+        if there is None or not np.array_equal(there[obs.output], probe.right[obs.output]):
+            return True
+    return False
+
+
+def _takes(other: OpSpec, attrs: Attrs, probe: Probe) -> bool:
+    """Whether its outputs have the same shapes there, and its VJP changes the cotangent."""
+    try:
+        with np.errstate(all="ignore"):
+            outputs = as_tuple(other.forward(F64, *probe.primals, **attrs))
+            shapes = [np.shape(output) for output in outputs]
+            if shapes != [part.shape for part in probe.ct]:
+                return False
+            found = as_tuple(other.vjp(F64, bare(probe.ct), *probe.primals, **attrs))
+    except RAISES:
+        return False
+    return not any(
+        g is not None and np.shape(g) == part.shape and np.array_equal(g, part)
+        for g in found
+        for part in probe.ct
+    )
+
+
+def known_mutant(known: Sequence[Mutant]) -> Rule:
+    """The rule for one operator, whose `known` defects are these."""
+    return Rule("nearest", "it is a known defect of the operator", partial(_nearest, known))
+
+
+def _given_attrs(probe: Probe) -> Attrs:
+    return probe.attrs
+
+
+def _nearest(known: Sequence[Mutant], obs: Observations) -> Iterator[Hypothesis]:
+    for mutant in known:
+        if mutant.vjp is None or mutant.equivalent:
+            continue  # stateful mutants are not functions of their arguments
+        says = f"{obs.gradient} is that of a known defect, {mutant.full_name}: {mutant.says}"
+        yield predicting(
+            obs, mutant.label, says.rstrip("."), _vjp_gradient(mutant.vjp, obs.output, _given_attrs)
+        )
+
+
+def _vjp_gradient(
+    vjp: Callable[..., Any], output: str, attrs: Callable[[Probe], Attrs]
+) -> Callable[[Probe], Float | None]:
+    """The gradient that another VJP gives, with attributes that may depend on the probe."""
+
+    def gradient(probe: Probe) -> Float | None:
+        found = called(vjp, probe.ct, probe.primals, attrs(probe))
+        if found is None:
+            return None
+        value = found[probe.names.index(output)]
+        return None if value is None else np.asarray(value, dtype=np.float64)
+
+    return gradient

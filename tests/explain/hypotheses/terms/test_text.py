@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain.trace.run import Edit, Match, Ref, Run, Target, Text, at, targets
-from gradcheck.explain.trace.tape import TooLongError
+from gradcheck.explain.hypotheses.terms.tape import TooLongError
+from gradcheck.explain.hypotheses.terms.text import Edit, Match, Ref, Run, Target, Text, at, targets
 from tests.explain.scenes import scene
 
 

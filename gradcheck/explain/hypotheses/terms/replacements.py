@@ -1,4 +1,4 @@
-"""Values: another value of the same shape is read, one place or turn off, stale or swapped."""
+"""Replacements: another function, slope, eps or value stands in the text."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.terms.operations import COMPARISONS
-from gradcheck.explain.hypotheses.terms.weights import SUMS
-from gradcheck.explain.probe import Array
-from gradcheck.explain.trace.names import (
+from gradcheck.explain.hypotheses.terms.names import (
     Candidate,
     candidates,
     constant,
@@ -18,9 +15,202 @@ from gradcheck.explain.trace.names import (
     span,
     text_of,
 )
-from gradcheck.explain.trace.run import Changes, Edit, Match, Ref, Run, Text, targets
-from gradcheck.explain.trace.tape import Change, Node, Place
+from gradcheck.explain.hypotheses.terms.operations import COMPARISONS, EPSILONS, positional
+from gradcheck.explain.hypotheses.terms.tape import Change, Node, Place
+from gradcheck.explain.hypotheses.terms.text import (
+    Changes,
+    Described,
+    Edit,
+    Ref,
+    Run,
+    Search,
+    Target,
+    all_of,
+    key_of,
+    targets,
+)
+from gradcheck.explain.hypotheses.terms.weights import SUMS
+from gradcheck.explain.probe import Array
 from gradcheck.numerics.arithmetic import F64
+
+FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "exp": np.exp, "tanh": np.tanh, "sigmoid": F64.sigmoid, "sqrt": np.sqrt, "log": np.log,
+    "sin": np.sin, "cos": np.cos, "absolute": np.abs, "abs": np.abs, "erf": F64.erf,
+    "log1p": np.log1p, "expm1": np.expm1, "square": np.square, "sign": np.sign,
+}  # fmt: skip
+REPLACEMENTS: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
+    ("left out", lambda x: x),
+    ("taken for exp", np.exp),
+    ("taken for exp of the negative", lambda x: np.exp(-x)),
+    ("taken for tanh", np.tanh),
+    ("taken for sigmoid", F64.sigmoid),
+    ("taken for sigmoid of the negative", lambda x: F64.sigmoid(-x)),
+    ("taken for relu", lambda x: np.maximum(x, 0)),
+    ("taken for the step of relu", lambda x: np.where(x > 0, 1.0, 0.0)),
+    ("taken for the square", np.square),
+    ("taken for the root", np.sqrt),
+    ("taken for the magnitude", np.abs),
+    ("taken for sin", np.sin),
+    ("taken for cos", np.cos),
+    ("taken for log", np.log),
+    ("applied twice", lambda x: x),
+    ("taken for 1", np.ones_like),
+)
+STEP_LIKE: Final = ("taken for relu", "taken for the step of relu")
+
+
+def functions(search: Search) -> Iterator[Edit]:
+    """Every function of the text taken for another, every divisor and argument with an eps."""
+    yield from search.everywhere(_changes)
+    places = dict.fromkeys(n.place for n in search.run.needed if n.kind == "divide")
+    every = tuple(Target(place=place, kind="divide") for place in places if place is not None)
+    for eps in EPSILONS if len(every) > 1 else ():
+        says = f"{search.text.obs.gradient}: {eps:g} is added to every divisor"
+        yield from search.fitting("E", says, all_of(every, _plus(1, eps)))
+
+
+def _changes(node: Node, run: Run) -> Iterator[Described]:
+    me = f"`{text_of(node)}`"
+    number = node.value.size == 1 and positional(node, run)  # any number can stand for it
+    if node.kind in FUNCTIONS and len(node.operands) == 1 and not number:
+        for says, function in REPLACEMENTS:
+            if says in STEP_LIKE and _constant(function, node.operands[0]):
+                continue  # it cannot be told from a number there
+            if says == "taken for 1" and positional(node, run):
+                continue  # nor from its value at the first place
+            yield "D", f"{me} is {says}", _twice if "twice" in says else _function(function)
+    if node.kind == "power":
+        for step in (1, -1):
+            yield "D", f"the exponent of {me} is off by {step:+d}", _plus(1, step)
+        yield "D", f"{me} is taken for its base", lambda n, ops: ops[0]
+    if node.kind == "negative":
+        yield "S", f"the sign of {me} is lost", lambda n, ops: ops[0]
+    k = {"divide": 1, "sqrt": 0, "log": 0}.get(node.kind)
+    if k is not None and isinstance(node.operands[k], Node):
+        says = operand_text(node, k)
+        for eps in EPSILONS:
+            yield "E", f"{eps:g} is added to `{says}` in {me}", _plus(k, eps)
+            yield "E", f"`{says}` is kept above {eps:g} in {me}", _floor(k, eps)
+    if node.kind == "sqrt":
+        for eps in EPSILONS:
+            yield "E", f"{eps:g} is added to {me}", _added(eps)
+
+
+def _constant(function: Callable[[Any], Any], x: Any) -> bool:
+    return bool(np.ptp(function(x.value if isinstance(x, Node) else np.asarray(x))) == 0)
+
+
+def _function(function: Callable[[Any], Any]) -> Change:
+    return lambda node, ops: function(ops[0])
+
+
+def _added(eps: float) -> Change:
+    return lambda node, ops: node.call(ops) + eps
+
+
+def _twice(node: Node, ops: list[Any]) -> Any:
+    return node.call([node.call(ops)])
+
+
+def _plus(k: int, eps: float) -> Change:
+    return lambda node, ops: node.call([*ops[:k], ops[k] + eps, *ops[k + 1 :]])
+
+
+def _floor(k: int, eps: float) -> Change:
+    return lambda node, ops: node.call([*ops[:k], np.maximum(ops[k], eps), *ops[k + 1 :]])
+
+
+def _silu(x: Any, a: float = 1.0) -> Any:
+    s = F64.sigmoid(a * x)
+    return s * (1 + a * x * (1 - s))
+
+
+def _gelu(x: Any) -> Any:
+    return 0.5 * (1 + F64.erf(x / np.sqrt(2))) + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+
+
+def _tanh_gelu(x: Any) -> Any:
+    root = np.sqrt(2 / np.pi)
+    t = np.tanh(root * (x + 0.044715 * x**3))
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x)
+
+
+SLOPES: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
+    ("relu's", lambda x: np.where(x > 0, 1.0, 0.0)),
+    ("silu's", _silu),
+    ("gelu's, by erf", _gelu),
+    ("gelu's, by tanh", _tanh_gelu),
+    ("quick gelu's", lambda x: _silu(x, 1.702)),
+    ("sigmoid's", lambda x: F64.sigmoid(x) * F64.sigmoid(-x)),
+    ("y (1 - y), a sigmoid's by its output,", lambda x: x * (1 - x)),
+    ("tanh's", lambda x: 1 - np.tanh(x) ** 2),
+    ("1 - y**2, tanh's by its output,", lambda x: 1 - x * x),
+    ("1 - y, tanh's by its output without the square,", lambda x: 1 - x),
+    ("softplus's", F64.sigmoid),
+    ("exp's", np.exp),
+    ("the magnitude's", np.sign),
+    ("the square's", lambda x: 2 * x),
+    ("the logarithm's", lambda x: 1 / x),
+    ("hardswish's", lambda x: np.where(x >= 3, 1.0, np.where(x <= -3, 0.0, (2 * x + 3) / 6))),
+    ("that of a clip to [-1, 1]", lambda x: np.where(np.abs(x) <= 1, 1.0, 0.0)),
+)
+
+
+def slopes(search: Search) -> Iterator[Edit]:
+    """Every factor of the cotangent taken for the slope of each known function at each value."""
+    run, found = search.run, candidates(search.run)
+    seen: set[tuple[Target, int]] = set()
+    for node in reversed(run.needed):
+        if node.kind != "multiply":
+            continue
+        for k in (0, 1):
+            one, other = node.operands[k], node.operands[1 - k]
+            if not (isinstance(one, Node) and isinstance(other, Node)) or (
+                one.index in run.with_ct or other.index not in run.with_ct
+            ):
+                continue
+            for target in targets(node, run):
+                if (target, k) not in seen:
+                    seen.add((target, k))
+                    yield from _slopes_of(search, node, k, target, found)
+
+
+def _slopes_of(
+    search: Search, node: Node, k: int, target: Target, found: list[Candidate]
+) -> Iterator[Edit]:
+    now = node.operands[k].value
+    above = {key_of(n) for n in search.run.ancestors(node.operands[k])}
+    says = f"{search.text.obs.gradient}: in `{text_of(node)}` the slope `{operand_text(node, k)}`"
+    for candidate in found:
+        if candidate.key not in above and candidate.ref.output < 0:
+            continue
+        if candidate.value.shape != now.shape or candidate.says.startswith("ct"):
+            continue
+        for name, slope in SLOPES:
+            if search.text.spent:
+                return
+            with np.errstate(all="ignore"):
+                if np.ptp(slope(candidate.value)) == 0:
+                    continue  # it cannot be told from a number there
+            whole = f"{says} is {name} of `{candidate.says}`"
+            yield from search.fitting("D", whole, _slope(target, k, candidate, slope))
+
+
+def _slope(
+    target: Target, k: int, candidate: Candidate, slope: Callable[[Any], Any]
+) -> Callable[[Run], Changes]:
+    def changes(run: Run) -> Changes:
+        def change(node: Node, ops: list[Any]) -> Any:
+            z = candidate.ref.on(run, node.turn)
+            if z is None:
+                raise ValueError(candidate.says)
+            return node.call([*ops[:k], slope(z), *ops[k + 1 :]])
+
+        made: Change = change
+        return {node.index: made for node in target.on(run)}
+
+    return changes
+
 
 Substitute = Callable[[Run, Node, Node, Any], Array | None]
 """What stands for an operand: run, the operation, the operand, and its value there."""
@@ -39,20 +229,18 @@ APPLIED: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
 )
 
 
-def uses(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def uses(search: Search) -> Iterator[Edit]:
     """Every use of a value, and all its uses in one place, with another value instead."""
-    found = candidates(run)
+    run, found = search.run, candidates(search.run)
     for value, where, nodes in _places(run):
         for label, says, substitute in _others(run, value, nodes, found):
-            if text.spent:
+            if search.text.spent:
                 return
-            edit = Edit(
-                label=_class(run, value, nodes, label),
-                says=f"{text.obs.gradient}: {where(says)}",
-                changes=_replaced(nodes, _own(run, value), value, substitute),
+            yield from search.fitting(
+                _class(run, value, nodes, label),
+                f"{search.text.obs.gradient}: {where(says)}",
+                _replaced(nodes, _own(run, value), value, substitute),
             )
-            if like(text.tried(run, edit.changes(run))):
-                yield edit
 
 
 def _class(run: Run, value: Node, nodes: Nodes, label: str) -> str:
@@ -91,14 +279,14 @@ def _places(run: Run) -> Iterator[tuple[Node, Where, Nodes]]:
             chosen = frozenset(n.index for n in users if inside(n))
             if len(chosen) > 1 and chosen not in tried:
                 tried.add(chosen)
-                yield value, _everywhere(value), _users(run, value, inside)
+                yield value, _in_every_place(value), _users(run, value, inside)
 
 
 def _in(node: Node, k: int) -> Where:
     return lambda says: f"`{text_of(node)}` reads `{says}`, where `{operand_text(node, k)}` is due"
 
 
-def _everywhere(value: Node) -> Where:
+def _in_every_place(value: Node) -> Where:
     return lambda says: f"`{says}` is read, where `{text_of(value)}` is due"
 
 
@@ -169,7 +357,7 @@ def _others(
             yield (
                 "I",
                 f"{me} of the first place along axis {axis - now.ndim}",
-                _applied(_first(axis - now.ndim)),
+                _applied(_first_entry(axis - now.ndim)),
             )
     if flows or now.size < 2:
         return
@@ -182,7 +370,7 @@ def _others(
 _BEFORE: Final = {"multiply": "F", "divide": "F", "add": "T", "subtract": "T"}
 
 
-def _first(axis: int) -> Callable[[Any], Any]:
+def _first_entry(axis: int) -> Callable[[Any], Any]:
     def first(v: Any) -> Any:
         if v.ndim < -axis:
             raise ValueError(axis)

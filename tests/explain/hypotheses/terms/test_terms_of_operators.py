@@ -1,11 +1,8 @@
 """Changes of the reference's text: named for what they are, and silent on everything else."""
 
 import numpy as np
-import pytest
 
-from tests.explain.scenes import named, only
-
-TERMS = only("terms")
+from tests.explain.scenes import table
 
 
 def mean(v):
@@ -134,59 +131,51 @@ CHANGED = {
         lambda ct, x, y, **_: (ct * (x - y), -ct * (x - y)),
         "dx: `d` is taken everywhere, not only where `abs(d) <= delta`",
     ),
-}  # fmt: skip
-
-
-@pytest.mark.slow(keep=3)
-@pytest.mark.parametrize("name", CHANGED)
-def test_a_change_is_named(name):
-    op, dialect, output, label, vjp, says = CHANGED[name]
-    found = named(op, vjp, output, rules=TERMS, dialect=dialect)
-    assert (found.label, says in found.says) == (label, True)
-
-
-def test_a_use_of_another_value_is_named():
-    def vjp(ct, x, *, eps):
-        n, r = normalised(x, eps)
-        return r * (ct - mean(ct) - x * mean(ct * n))
-
-    found = named("layer_norm", vjp, "x", rules=TERMS, dialect="plain")
-    assert (found.label, found.says) == ("V", "dx: `n * g1` reads `x`, where `n` is due")
-
-
-def test_the_slope_of_another_activation_is_named():
-    def vjp(ct, gate, up):
-        slope = 1 / np.cosh(gate) ** 2
-        return ct * up * slope, ct * gate * sigmoid(gate)
-
-    found = named("swiglu", vjp, "gate", rules=TERMS)
-    assert found.label == "D"
-    assert found.says.endswith("the slope `_silu_slope(gate)` is tanh's of `gate`")
-
-
-def test_what_is_wrong_on_a_kink_alone_is_a_kink():
-    found = named("relu", lambda ct, x: np.where(x >= 0, ct, 0), "x", rules=TERMS, sample="kink")
-    assert (found.label, found.says) == ("K", "dx: `x > 0` is decided the other way in a tie")
-
-
-ELSE = {
-    "the cotangent is ignored": ("layer_norm", layer_norm(lambda g, n, r: r * n)),
-    "noise": ("softmax", softmax(lambda g, y: y * (g - total(y * g)) + 1e-3 * np.sin(7 * y))),
-    "a narrow type": (
-        "layer_norm",
-        layer_norm(
-            lambda g, n, r: (r * (g - mean(g) - n * mean(g * n))).astype(np.float32).astype(float)
+    "another value is read": (
+        "layer_norm", "plain", "x", "V",
+        lambda ct, x, *, eps: normalised(x, eps)[1] * (
+            ct - mean(ct) - x * mean(ct * normalised(x, eps)[0])
         ),
+        "dx: `n * g1` reads `x`, where `n` is due",
     ),
-    "columns turned": (
-        "softmax", softmax(lambda g, y: np.roll(y * (g - total(y * g)), 1, axis=-1)),
+    "the slope is another known function's": (
+        "swiglu", "", "gate", "D",
+        lambda ct, gate, up: (ct * up / np.cosh(gate) ** 2, ct * gate * sigmoid(gate)),
+        "the slope `_silu_slope(gate)` is tanh's of `gate`",
     ),
 }  # fmt: skip
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("name", ELSE)
-def test_other_defects_are_left_to_others(name):
-    op, vjp = ELSE[name]
-    dialect = "plain" if op == "layer_norm" else ""
-    assert named(op, vjp, "x", rules=TERMS, dialect=dialect).label == ""
+test_a_change_is_named = table(
+    [
+        ("terms", op, output, vjp, label, says, {"dialect": dialect})
+        for op, dialect, output, label, vjp, says in CHANGED.values()
+    ],
+    keep=4,
+)
+
+
+def narrow(g, n, r):
+    return (r * (g - mean(g) - n * mean(g * n))).astype(np.float32).astype(float)
+
+
+test_what_is_wrong_on_a_kink_alone_is_a_kink = table(
+    [
+        ("terms", "relu", "x", lambda ct, x: np.where(x >= 0, ct, 0), "K",
+         "dx: `x > 0` is decided the other way in a tie", {"sample": "kink"}),
+    ]
+)  # fmt: skip
+
+
+test_other_defects_are_left_to_others = table(
+    [
+        ("terms", "layer_norm", "x", layer_norm(lambda g, n, r: r * n), "", "",
+         {"dialect": "plain"}),  # the cotangent is ignored
+        ("terms", "softmax", "x",
+         softmax(lambda g, y: y * (g - total(y * g)) + 1e-3 * np.sin(7 * y)), "", ""),
+        ("terms", "layer_norm", "x", layer_norm(narrow), "", "", {"dialect": "plain"}),
+        ("terms", "softmax", "x",
+         softmax(lambda g, y: np.roll(y * (g - total(y * g)), 1, axis=-1)), "", ""),
+    ],
+    keep=1,
+)  # fmt: skip
