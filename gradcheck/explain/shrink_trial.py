@@ -21,8 +21,8 @@ from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.cotangents import KINDS, Cotangents, draw_cotangents
 from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.selection import LOW

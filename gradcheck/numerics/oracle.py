@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics.arithmetic import DIGITS
-from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.arrays import Array, Attrs, Float, as_tuple
 from gradcheck.numerics.draw import key_of
 
 if TYPE_CHECKING:
     from gradcheck.numerics.fifty_digits import BigArithmetic
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 STEP: Final = "1e-25"
 FINE: Final = ("1e-60", 150)

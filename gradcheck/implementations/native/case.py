@@ -18,8 +18,7 @@ from gradcheck.implementations.native.memory import Contents, MemoryAfter, slots
 from gradcheck.implementations.native.plan import Plan, Setting
 from gradcheck.implementations.returned import broken
 from gradcheck.implementations.user_functions import placed
-from gradcheck.numerics.arrays import Attrs, as_tuple
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import Attrs, as_tuple, dtype_named
 from gradcheck.spec.operator import CORE
 
 Array = NDArray[Any]

@@ -14,8 +14,8 @@ from typing import Any, Final
 import jax
 import numpy as np
 from jax._src import core, dtypes
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.highprecision import jax_primitives
 from gradcheck.numerics.highprecision.array import BigArray, big, by_name, raw
 from gradcheck.numerics.highprecision.numbers import (
@@ -23,8 +23,6 @@ from gradcheck.numerics.highprecision.numbers import (
     numbers,
     unsupported,
 )
-
-Array = NDArray[Any]
 
 CALLS: Final = frozenset({
     "jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call",

@@ -17,6 +17,7 @@ from gradcheck.numerics.highprecision.array import big, raw
 from gradcheck.numerics.highprecision.linear import linear
 from gradcheck.numerics.highprecision.routines import (
     convolution,
+    ordered,
     padded,
     ranked,
     running,
@@ -292,8 +293,7 @@ def _sort(*operands: Array, dimension: int, num_keys: int) -> list[Array]:
 
 
 def _top_k(x: Array, *, k: int, axis: int = -1) -> list[Array]:
-    order = np.take(ranked(-x, axis=axis), range(k), axis)
-    return [np.take_along_axis(x, order, axis), order]
+    return list(ordered(x, axis, k, descending=True))
 
 
 def _first(function: Callable[..., Any]) -> Rule:

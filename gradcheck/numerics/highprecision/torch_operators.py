@@ -22,8 +22,8 @@ from gradcheck.numerics.highprecision.numbers import numbers
 from gradcheck.numerics.highprecision.routines import (
     convolution,
     log_softmax,
+    ordered,
     padded,
-    ranked,
     running,
     softmax,
     windows,
@@ -167,8 +167,7 @@ def _place(find: Rule) -> Rule:
 def _sort(self: Array, dim: int = -1, descending: bool = False, **_: Any) -> tuple[Array, Array]:
     if not self.ndim:
         return self, np.zeros((), np.int64)
-    order = ranked(-self if descending else self, axis=dim)
-    return np.take_along_axis(self, order, dim), order
+    return ordered(self, dim, descending=descending)
 
 
 def _topk(
@@ -176,16 +175,15 @@ def _topk(
 ) -> tuple[Array, Array]:
     if not self.ndim:
         return self, np.zeros((), np.int64)
-    order = np.take(ranked(-self if largest else self, axis=dim), range(k), dim)
-    return np.take_along_axis(self, order, dim), order
+    return ordered(self, dim, k, descending=largest)
 
 
 def _kth(
     self: Array, k: int, dim: int = -1, keepdim: bool = False, **_: Any
 ) -> tuple[Array, Array]:
-    order = np.take(ranked(self, axis=dim), [k - 1], dim)
-    out = np.take_along_axis(self, order, dim)
-    return (out, order) if keepdim else (out.squeeze(dim), order.squeeze(dim))
+    found = [np.take(part, [k - 1], dim) for part in ordered(self, dim, k)]
+    out, at = found if keepdim else [part.squeeze(dim) for part in found]
+    return out, at
 
 
 def _median(self: Array, dim: int | None = None, keepdim: bool = False, **_: Any) -> Any:
