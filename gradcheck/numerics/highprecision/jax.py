@@ -23,6 +23,7 @@ from gradcheck.numerics.highprecision.numbers import (
     numbers,
     unsupported,
 )
+from gradcheck.numerics.highprecision.ufuncs import ELEMENTWISE
 
 CALLS: Final = frozenset({
     "jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call",
@@ -211,7 +212,7 @@ def _rule(name: str) -> Callable[..., Any]:
     Raises:
         Unsupported: it is not implemented.
     """
-    if name in jax_primitives.ELEMENTWISE:
+    if name in ELEMENTWISE["jax"]:
         return by_name(name)
     if name.startswith("scatter"):
         return partial(jax_primitives.scattered, name)

@@ -27,16 +27,6 @@ from gradcheck.numerics.highprecision.routines import (
 Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
 
-ELEMENTWISE: Final = frozenset({
-    "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh",
-    "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "conj", "cos", "cosh", "digamma", "div", "eq",
-    "eq_to", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "igamma",
-    "igammac", "is_finite", "le", "le_to", "lgamma", "log", "log1p", "logistic", "lt", "lt_to",
-    "max", "min", "mul", "ne", "neg", "polygamma", "pow", "regularized_incomplete_beta", "rem",
-    "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "zeta",
-})  # fmt: skip
-"""Primitives that are a function of NumPy or scipy.special, elementwise."""
-
 IGNORED_PARAMETERS: Final = frozenset({
     "accuracy", "algorithm", "indices_are_sorted", "is_stable", "out_dtype", "out_sharding",
     "precision", "preferred_element_type", "sharding", "sort_eigenvalues", "subset_by_index",

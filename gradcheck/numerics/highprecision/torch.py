@@ -290,7 +290,7 @@ def _decomposed(func: Any, name: str, args: Any, kwargs: Any) -> Any:
 
 @cache
 def _decompositions() -> Mapping[Any, Callable[..., Any]]:
-    from torch._decomp import decomposition_table
+    from torch._decomp import decomposition_table  # deferred: few operators need it
 
     return decomposition_table  # type: ignore[no-any-return]
 

@@ -94,6 +94,7 @@ lines(
         "std_keepdims": (lambda x: x / x.std(axis=1, keepdims=True), M),
         "max_axis": (lambda x: x.max(axis=1), M),
         "min_all": (np.min, M),
+        "max_initial": (lambda x: np.max(x, axis=1, initial=0.5), M),
         "ptp": (lambda x: np.ptp(x, axis=0), M),
         "median": (lambda x: np.median(x, axis=1), M),
         "quantile": (lambda x: np.quantile(x, 0.3, axis=1), M),
@@ -187,6 +188,8 @@ lines(
         "cond": (np.linalg.cond, S),
         "fft_power": (lambda x: np.abs(np.fft.fft(x)) ** 2, V),
         "rfft_filter": (lambda x: np.fft.irfft(np.fft.rfft(x) * np.array([1, 0.5, 0.2, 0])), V),
+        "irfft_odd": (lambda x: np.fft.irfft(np.fft.rfft(x), 5), V),
+        "fft_padded": (lambda x: np.abs(np.fft.fft(x, 8)), V),
         "fft2_real": (lambda x: np.fft.fft2(x).real + np.fft.ifft2(x).imag, M),
         "spectral_flatness": (
             lambda x: (lambda p: np.exp(np.mean(np.log(p))) / np.mean(p))(
