@@ -116,6 +116,7 @@ lines(
         "geometric_mean": (lambda x: np.exp(np.mean(np.log(x))), P),
         "harmonic_mean": (lambda x: len(x) / np.sum(1 / x), P),
         "masked_mean": (lambda x: np.mean(x, where=np.arange(4) < 3), M),
+        "add_reduce": (lambda x: np.add.reduce(x, axis=1) * np.max(x, axis=())[:, 0], M),
         "reduceat": (lambda x: np.add.reduceat(x, [0, 2, 4]), V),
         "count_weighted": (lambda x: np.count_nonzero(x > 0) * x.sum(), V),
         # ── structure ──
