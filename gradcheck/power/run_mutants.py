@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 import gradcheck
-from gradcheck.power.score import WHOLE, Part
+from gradcheck.numerics.draw import key_of
 from gradcheck.run.workers.collect import Workers, collect
 from gradcheck.spec.loading import load_suite
 from gradcheck.spec.suite import Suite
@@ -26,9 +26,25 @@ KINDS: Final = {
     "models": "gradcheck.power.model",
     "rules": "gradcheck.power.rule",
     "contracts": "gradcheck.power.contract",
-    "narrow": "gradcheck.power.narrow_model",
+    "narrow": "gradcheck.power.narrow",
+    "diagnosis": "gradcheck.power.diagnosis",
 }
 """The kinds of mutation runs, and their modules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The `number`-th of `of` parts of all wrong answers, chosen by their names."""
+
+    number: int = 1
+    of: int = 1
+
+    def holds(self, *names: str) -> bool:
+        """Whether a wrong answer belongs to it; the same on every machine, for ever."""
+        return int(key_of("power", *names)) % self.of == self.number - 1
+
+
+WHOLE: Final = Part()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +59,7 @@ class MutationPlan:
         seed: the seed of all inputs.
         part: a part of all wrong answers.
         jobs: the number of processes.
+        black_box: diagnose without specs, as `gradcheck.check` does.
     """
 
     kind: str
@@ -52,6 +69,7 @@ class MutationPlan:
     seed: int = 0
     part: Part = WHOLE
     jobs: int = 1
+    black_box: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +88,7 @@ class MutationReport(Generic[Score]):
     complete: bool = True
     troubles: tuple[str, ...] = ()
     part: Part = WHOLE
+    black_box: bool = False
 
     @property
     def checked(self) -> bool:
@@ -124,6 +143,7 @@ def run(
         dtypes=plan.dtypes,
         seed=plan.seed,
         part=plan.part,
+        black_box=plan.black_box,
         scores=tuple(chain.from_iterable(found.results)),
         complete=found.complete,
         troubles=found.troubles,

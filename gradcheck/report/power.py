@@ -15,8 +15,7 @@ from gradcheck.report.wrapped_table import wrapped_table
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
-    from gradcheck.power.operators import Power
-    from gradcheck.power.score import Score, Trial
+    from gradcheck.power.operators import Power, Score, Trial
 
 FORMATS: Final = ("terminal", "markdown", "json")
 SMALL: Final = 3

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from gradcheck.power.operators import Power
-from gradcheck.power.score import WHOLE, Part, Score, Trial
+from gradcheck.power.operators import Power, Score, Trial
+from gradcheck.power.run_mutants import WHOLE, Part
 from gradcheck.report.power import FORMATS, LISTED, SMALL, render, summary
 
 ONE, TWO, EMPTY = "plain/one", "plain/two", "plain/empty"
