@@ -95,7 +95,6 @@ class Isolated:
             Unsupported: it declares that it lacks the operator or an attribute's value.
             Broken: the process died of it, or has died of this operator too often.
         """
-        self._refuse_exhausted(case.spec.name)
         handle = self._bound(case, dtype)
         if handle is None:
             return None
@@ -121,7 +120,6 @@ class Isolated:
             Unsupported: it declares that it lacks the model, or a dimension's value.
             Broken: the process died of it, or has died of this model too often.
         """
-        self._refuse_exhausted(case.spec.name)
         handle = self._bound(case, dtype)
         if handle is None:
             return None
@@ -138,7 +136,6 @@ class Isolated:
             Unsupported: it declares that it lacks the rule, or a hyper-parameter's value.
             Broken: the process died of it, or has died of this rule too often.
         """
-        self._refuse_exhausted(case.spec.name)
         handle = self._bound(case, dtype)
         if handle is None:
             return None
@@ -329,6 +326,9 @@ class Isolated:
             sys.stderr.write("".join(shown))
 
     def _bound(self, case: Case | ModelCase | RuleCase, dtype: str) -> Handle | None:
+        why = self._budget.exhausted(case.spec.name)
+        if why is not None:
+            raise broken("vjp", why, Verdict.NOTRUN)
         point = case.size if isinstance(case, ModelCase) else case.sample
         asked = {
             "kind": "bind",
@@ -339,11 +339,6 @@ class Isolated:
             self, case.spec.name, asked, dict(point.attrs) if isinstance(case, Case) else {}
         )
         return handle if handle.offered() else None
-
-    def _refuse_exhausted(self, op: str) -> None:
-        why = self._budget.exhausted(op)
-        if why is not None:
-            raise broken("vjp", why, Verdict.NOTRUN)
 
 
 def _read(child: Child, stamp: bytes, cargo: Cargo) -> frames.Frame:

@@ -291,9 +291,9 @@ MODELS = {
     "stages": {"stages": {"*square*": Product, "*": {"backward": backward}}},
     "lost": {"gradients": right, "stages": {"*": {"backward": lost}}},
     "pokes": {"gradients": right, "stages": {"*": {"backward": pokes}}},
-    "asks_for_ever": {"gradients": right, "stages": {"*": {"backward": asks_for_ever}}},
+    "asks_for_ever": {"gradients": right, "stages": {"*square*": {"backward": asks_for_ever}}},
     "dies": {"gradients": dies},
-    "stage_dies": {"gradients": right, "stages": {"*": {"backward": lambda *_: os.abort()}}},
+    "stage_dies": {"gradients": right, "stages": {"*square*": {"backward": lambda *_: os.abort()}}},
 }
 
 def clip(params, grads, state, t, *, max_norm):

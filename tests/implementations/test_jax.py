@@ -307,15 +307,12 @@ def peers(monkeypatch):
 @pytest.mark.parametrize("op", list(SUITE.operators))
 def test_jax_is_right_on_the_first_case_of_every_operator(op):
     case = SUITE.cases([op])[0]
-    truth = CaseTruth(case)
-    for dtype in DTYPES:
-        found = judge_case(truth, BOUND, dtype)
-        assert [f.name for f in found] == [
-            "forward",
-            *(n for n, p in zip(case.primal_names, case.primals, strict=True)
-              if p.dtype.kind == "f"),
-        ]  # fmt: skip
-        assert {(f.verdict.value, f.reason) for f in found} == {("pass", "")}
+    found = judge_case(CaseTruth(case), BOUND, "float32")  # float64: `gradcheck run --impl jax`
+    assert [f.name for f in found] == [
+        "forward",
+        *(n for n, p in zip(case.primal_names, case.primals, strict=True) if p.dtype.kind == "f"),
+    ]
+    assert {(f.verdict.value, f.reason) for f in found} == {("pass", "")}
 
 
 def test_every_operator_has_a_counterpart():
@@ -422,7 +419,7 @@ def test_jaxs_attention_is_float32_for_float64():
 
     draw = np.random.default_rng(0)
     q, k, v = (draw.normal(size=(3, 4)) for _ in range(3))
-    result = gradcheck.check(wanted, jax_op(attention).vjp, q, k, v)
+    result = gradcheck.check(wanted, jax_op(attention).vjp, q, k, v, explain=False)
     assert result.verdict == "fail"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 from gradcheck_cases import SUITE
 
@@ -13,17 +15,19 @@ from gradcheck.power.narrow import model_outcomes
 from gradcheck.power.narrow_stages import StageTrials
 from gradcheck.spec.fault import PLACES
 
-MODELS = ("linear_regression", "svm", "gpt2")
+BOTH = ("float64", "float32")
+MODELS = {"linear_regression": BOTH, "svm": BOTH, "gpt2": ("float32",)}
 
 
 @pytest.mark.suite
 def test_every_rounding_of_every_stage_is_rejected_or_said_why_not():
-    dtypes = ("float64", "float32")
-    found = [one for model in MODELS for one in model_outcomes(SUITE, model, dtypes)]
-    assert len(set(found)) == len(found)
-    stages = sum(len(SUITE.model_cases([name])[0].program.stages) for name in MODELS)
-    types = sum(len(narrower(dtype)) for dtype in dtypes)
-    assert len(found) == stages * types * len(PLACES) * 2
+    found = []
+    for model, dtypes in MODELS.items():
+        outcomes = list(model_outcomes(SUITE, model, dtypes))
+        stages = len(SUITE.model_cases([model])[0].program.stages)
+        types = sum(len(narrower(dtype)) for dtype in dtypes)
+        assert len(set(outcomes)) == len(outcomes) == stages * types * len(PLACES) * 2
+        found += outcomes
     assert [one for one in found if one.rejected is bool(one.reason)] == []
     assert {one.rejected for one in found} == {True, False}
     # Where a gradient depends on what is rounded, nearly all are rejected.
@@ -34,17 +38,18 @@ def test_every_rounding_of_every_stage_is_rejected_or_said_why_not():
 
 
 @pytest.mark.suite
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_blame_names_the_stage_and_the_type(dtype):
-    (case,) = SUITE.model_cases(["gpt2"], sizes=["tiny"])
+@pytest.mark.parametrize(("model", "dtype"), [("svm", "float64"), ("gpt2", "float32")])
+def test_blame_names_the_stage_and_the_type(model, dtype):
+    (case,) = SUITE.model_cases([model], sizes=["tiny"])
     truth = ModelTruth(case)
-    found = list(shorten(truth, ModelBlame(truth, dict), dtype))
-    assert [one.stage for one in found] == [stage.name for stage in case.program.stages]
+    found = list(islice(shorten(truth, ModelBlame(truth, dict), dtype), 12))
+    assert [one.stage for one in found] == [stage.name for stage in case.program.stages][:12]
     assert all(one.sound for one in found)
     for one in found:
         if one.killed:
             assert one.blamed == (one.stage,)
             assert one.says.split(" to ")[1].rstrip(".") in " ".join(one.named)
+    assert any(one.killed for one in found)
 
 
 def test_a_right_stage_is_not_rejected():

@@ -1,4 +1,7 @@
-"""A child process: messages with deadlines, its end, and the end of all that it started."""
+"""A child process: messages with deadlines, its end, and the end of all that it started.
+
+What becomes of a crash or hang is told in `crash_or_hang`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a crashed script did: it is run again with margins in place of guard pages.
+"""Which memory a crashed script of C calls touched: it runs again, with margins for guard pages.
 
-Each run takes a fresh process of 40 ms, and only a crash has one.
+Each run takes a fresh process of 40 ms, and only a crash has one (`crash_or_hang`).
 """
 
 from __future__ import annotations

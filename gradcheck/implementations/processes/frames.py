@@ -247,6 +247,6 @@ def end_with_parent() -> None:
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
+        import resource  # not on every system
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
