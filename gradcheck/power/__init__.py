@@ -5,5 +5,3 @@ In: mutants and faults of a suite. Out: a report on which were rejected, and nam
 `narrow` and `diagnosis` are its kinds. `attack` judges one wrong answer in one case, and suites
 make mutants with `mutate`.
 """
-
-__path__.append(f"{__path__[0]}/_moved")  # former names of modules, for suites on file

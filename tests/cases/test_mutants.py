@@ -15,7 +15,7 @@ from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.draw import Draw
 from gradcheck.power.attack import Target, difference
 from gradcheck.power.run_mutants import Part
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 from gradcheck.spec.mutant_registry import mutants_of
 from gradcheck.spec.suite import Case
 from tests.cases.known_bad import KNOWN_BAD
