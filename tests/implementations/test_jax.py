@@ -304,10 +304,11 @@ def peers(monkeypatch):
     return bound
 
 
+@pytest.mark.frameworks(rest=40)  # `gradcheck run --impl jax` judges all in float64
 @pytest.mark.parametrize("op", list(SUITE.operators))
 def test_jax_is_right_on_the_first_case_of_every_operator(op):
     case = SUITE.cases([op])[0]
-    found = judge_case(CaseTruth(case), BOUND, "float32")  # float64: `gradcheck run --impl jax`
+    found = judge_case(CaseTruth(case), BOUND, "float32")
     assert [f.name for f in found] == [
         "forward",
         *(n for n, p in zip(case.primal_names, case.primals, strict=True) if p.dtype.kind == "f"),
@@ -418,8 +419,8 @@ def test_jaxs_attention_is_float32_for_float64():
         return e / e.sum(-1, keepdims=True) @ v
 
     draw = np.random.default_rng(0)
-    q, k, v = (draw.normal(size=(3, 4)) for _ in range(3))
-    result = gradcheck.check(wanted, jax_op(attention).vjp, q, k, v, explain=False)
+    q, k, v = (draw.normal(size=(2, 4)) for _ in range(3))
+    result = gradcheck.check(wanted, jax_op(attention, jit=True).vjp, q, k, v, explain=False)
     assert result.verdict == "fail"
 
 
