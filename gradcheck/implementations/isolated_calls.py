@@ -1,4 +1,4 @@
-"""Calls of what is bound in another process: arguments are sent there, answers come back."""
+"""Calls of functions in another process: arguments are sent there, answers come back."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class Handle:
             raise self.owner.crashed(self.op, "vjp", end.ending) from None
 
     def offered(self) -> bool:
-        """Bind it; False: the implementation says nothing about it, and does so by itself.
+        """Bind it; False: the implementation says nothing about it, in a fresh process too.
 
         Raises:
-            Broken: the process died of it, or says only now that it lacks this.
+            Broken: the process died of it, or a fresh process supports it.
             Whatever binding raises there.
         """
         try:
@@ -101,7 +101,7 @@ class Handle:
         """Call it there.
 
         Raises:
-            Broken: the process died or hung, or says only now that it lacks this.
+            Broken: the process died or hung, or only a fresh process supports it.
             Whatever the function raises there.
         """
         try:
@@ -123,16 +123,16 @@ class Handle:
             self._once(role, args, options)
         except WorkerError:
             return True
-        except Exception:  # noqa: BLE001  it raises, so it lives
+        except Exception:  # noqa: BLE001  the process lives
             return False
         return False
 
     def elsewhere(self, owner: Isolated) -> Handle:
-        """The same, to be bound in another process."""
+        """An equal handle, to be bound in another process."""
         return Handle(owner, self.op, self._asked, self._point_attrs)
 
     def _supports(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Whether it answers here, or fails in another way than saying that it lacks this."""
+        """Whether the call raises anything but `Unsupported`."""
         try:
             if not self.bound():
                 return False
@@ -176,7 +176,7 @@ class Handle:
         return found
 
     def _live(self) -> int:
-        """Its number in the process that runs now."""
+        """The number of the binding in the present process."""
         if self._generation != self.owner.generation:
             self.bound()
         return self._number

@@ -34,7 +34,7 @@ Vjp = Callable[..., Any]
 
 REJECTED: Final = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.MISSING})
 SLIPS: Final = (TypeError, NameError, AttributeError, ImportError)
-"""What a slip in a mutant's own text raises: its rejection would prove nothing of a sample."""
+"""Exceptions of a mistake in a mutant's own text: a rejection would prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """An implementation of one case in one dtype that only this module's callers know is wrong."""
+    """A wrong VJP as an implementation of one case."""
 
     vjp: Vjp
     name: str = "wrong"
@@ -161,9 +161,9 @@ class Target:
         return rejected
 
     def impostor(self, impostor: Impostor | Form, index: int) -> bool | None:
-        """Whether it rejects an impostor of the gradient of primal `index`; None: no such thing.
+        """Whether the judgement rejects an impostor of the gradient of primal `index`.
 
-        One that cannot be made of this gradient, or that equals the right one, is no impostor.
+        None: it cannot be made of this gradient, or equals the right one.
         """
         if isinstance(impostor, Form):
             return self._form(impostor, index)

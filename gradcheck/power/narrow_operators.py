@@ -118,7 +118,7 @@ def narrow_mutant(rounding: Rounding, case: Case, dtype: str) -> Mutant:
 
 @dataclass(slots=True)
 class Tried:
-    """What became of one narrow mutant in one dtype.
+    """The outcome of one narrow mutant in one dtype.
 
     `tried` are the names of the cases at which it was judged, `killer` the one that rejects it
     (the last of them: nothing more is asked). `share` is by how much of its bound a gradient is
@@ -158,7 +158,7 @@ class Narrowed:
     _shows: dict[tuple[str, str, int], tuple[bool, bool]] = field(default_factory=dict)
 
     def attack(self, name: str, target: Target, holds: Callable[..., bool]) -> None:
-        """Judge at one more case what is not rejected yet, and belongs to the part that `holds`.
+        """Judge at one more case the mutants of a part that are not rejected yet.
 
         Raises:
             SpecError: the spec's VJP breaks off in an arithmetic that keeps numbers narrow.
@@ -182,7 +182,7 @@ class Narrowed:
                 tried.killer, tried.unclear = name, ""
 
     def results(self) -> list[Tried]:
-        """All that was tried; what is rejected nowhere is proved to be equivalent, or is not."""
+        """All outcomes; for a mutant that no case rejects, a proof is sought."""
         for tried in self.found.values():
             if not tried.killer and not tried.unclear:
                 self._prove(tried)
@@ -199,7 +199,7 @@ class Narrowed:
         return _Judged(rejected, True, share, "" if odd is None else odd.value)
 
     def _prove(self, tried: Tried) -> None:
-        """Why it may pass: nothing depends on what is rounded, or it is less than is allowed."""
+        """Prove that no sample can reject it, or note why that is not known."""
         what, dtype, kind = tried.rounding.what, tried.dtype, tried.rounding.type
         shows = next((b for b in range(kind.bits - 1, 0, -1) if self._at(what, dtype, b)[1]), 0)
         moves = any(self._at(what, dtype, bits)[0] for bits in range(1, kind.bits))

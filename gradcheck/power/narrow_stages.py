@@ -67,7 +67,7 @@ class StageTrials:
 
     @cached_property
     def truth(self) -> ModelTruth:
-        """What is true at the dtype's own point."""
+        """The truth at the dtype's own point."""
         return self.whole.at(self.dtype)
 
     @cached_property
@@ -149,7 +149,7 @@ class StageTrials:
         return ""
 
     def _unseen(self, stage: Stage, place: str, narrow: Narrow, *, whole: bool) -> str:
-        """Why rounding what stands at a place changes nothing at all; empty where it does."""
+        """Why the rounding changes no gradient; empty where it changes one."""
         xp = FLOATS[self.dtype]
         values, cts = self.values, [self._right[n][0] for n in [stage.name] if n in self._right]
         if not whole:

@@ -203,7 +203,7 @@ def score(
 
 
 def _narrow(narrowed: Narrowed) -> Iterable[Trial]:
-    """The trials of mutants made from the spec: what rejects one is the only case that did."""
+    """The trials of narrow mutants; each is tried until one case rejects it."""
     for tried in narrowed.results():
         yield Trial(
             kind="narrow",
@@ -229,7 +229,7 @@ def _useless(truth: CaseTruth, dtypes: Sequence[str]) -> bool:
 
 
 class _Ledger:
-    """Which case tried and which killed what, in order of appearance; and what went wrong."""
+    """The cases that tried and that rejected each wrong answer, and all troubles."""
 
     def __init__(self) -> None:
         self.troubles: dict[str, str] = {}
