@@ -72,7 +72,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed(MutationReport[Named | NamedNarrow]):
-    """The diagnoses of all mutants."""
+    """The diagnoses of all mutants; `black_box`: made without specs."""
+
+    black_box: bool = False
 
     @property
     def named(self) -> list[Named]:

@@ -7,20 +7,22 @@ judges those of one operator, model or update rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 import gradcheck
+from gradcheck.errors import LoadError
 from gradcheck.numerics.draw import key_of
 from gradcheck.run.workers.collect import Workers, collect
-from gradcheck.spec.loading import load_suite
+from gradcheck.spec.loading import load_suite, resolve
 from gradcheck.spec.suite import Suite
 
 Progress = Callable[[int, int, str], None]
 Score = TypeVar("Score")
+T = TypeVar("T")
 KINDS: Final = {
     "operators": "gradcheck.power.operators",
     "models": "gradcheck.power.model",
@@ -88,7 +90,6 @@ class MutationReport(Generic[Score]):
     complete: bool = True
     troubles: tuple[str, ...] = ()
     part: Part = WHOLE
-    black_box: bool = False
 
     @property
     def checked(self) -> bool:
@@ -113,6 +114,19 @@ class Work:
     plan: MutationPlan
     suite: Suite
     mutants: Any
+
+
+def from_tables(references: Sequence[str], kind: type[T]) -> Iterator[T]:
+    """The wrong answers in the tables at "module:NAME", in order.
+
+    Raises:
+        LoadError: a table cannot be imported, or holds something else.
+    """
+    for reference in references:
+        table = resolve(reference)
+        if not isinstance(table, Sequence) or not all(isinstance(one, kind) for one in table):
+            raise LoadError(f"{reference}: make it a tuple of {kind.__name__}")
+        yield from table
 
 
 _WORK: Work
@@ -143,10 +157,10 @@ def run(
         dtypes=plan.dtypes,
         seed=plan.seed,
         part=plan.part,
-        black_box=plan.black_box,
         scores=tuple(chain.from_iterable(found.results)),
         complete=found.complete,
         troubles=found.troubles,
+        **({"black_box": True} if plan.black_box else {}),
     )
 
 
