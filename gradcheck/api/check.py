@@ -12,20 +12,17 @@ from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, Final, Literal, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function
 from gradcheck.errors import UsageError
 from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.dtypes import is_float
 from gradcheck.numerics.time_budget import Watch
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict, worst
 from gradcheck.spec.operator import Slack
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -8,7 +8,6 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call import RowsAt, ask_forward, ask_vjp, rows_of, vjp_rows_at
@@ -21,7 +20,7 @@ from gradcheck.judge.high_precision import HighPrecisionForward, HighPrecisionVj
 from gradcheck.judge.large_primal import LargePrimalCheck, too_large
 from gradcheck.judge.low_precision_function import LowPrecisionFunction
 from gradcheck.judge.second_order import SecondOrder, VjpFunction, judge_double
-from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.arrays import Array, Float, as_tuple
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import Point
@@ -29,9 +28,6 @@ from gradcheck.numerics.time_budget import UNWATCHED, Ended, Watch
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 KEPT: Final = 1 << 14
 """Numbers that forward may return for its cotangents to be cached."""

@@ -18,7 +18,7 @@ from gradcheck.explain.hypothesis import Rule
 from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.explain.probe import Probe
 from gradcheck.implementations.bound import Binding
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.results.finding import Diagnosis, Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.mutant import Mutant

@@ -7,21 +7,17 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call import RowsAt, ask_vjp, rows_of
 from gradcheck.judge.compare import TOLERANCES, Tolerance, tolerance_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.low_precision import DRAWS, MAX_RATIO, TERM_ROUNDINGS
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.arrays import Array, Attrs, Float
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.dtypes import dtype_named, is_float
 from gradcheck.numerics.evaluate import Point
 from gradcheck.numerics.noise import RELATIVE
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 NEIGHBOUR_POINTS: Final = 8
 ELEMENT_NEIGHBOURS: Final = 2

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, empty_pass, number_miss
 from gradcheck.judge.contract.loss import checksum, not_finite, value_at
@@ -28,12 +27,12 @@ from gradcheck.judge.locate import (
     one_element,
 )
 from gradcheck.numerics.adaptive_slope import Sides, Slope, TensorView, slope_search
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.draw import LEAST_MAGNITUDE, key_of
 from gradcheck.numerics.line_function import Given, Heading, Line, Place, Scalar, unit_of
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 
-Array = NDArray[Any]
 TARGET_BAR: Final = {"float64": 1e-9, "float32": 1e-4}
 """The error bar to aim for, relative to ‖g∘d‖₂: in float64 one element of 10⁸ shows if it is a
 thousandth off."""

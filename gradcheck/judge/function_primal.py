@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.judge.compare import (
     ERROR_BAR_FACTOR,
@@ -27,15 +26,13 @@ from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.judge.high_precision import HighPrecisionForward
 from gradcheck.judge.open_elements import OpenElements
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Point, flatten
 from gradcheck.numerics.kinks_and_slopes import DirectionThroughAll
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 FLAT_ROUNDINGS: Final = 16.0
 """Units of u of the largest Σ|ct·J| that any element may be off, as 1 − y² of a saturated tanh."""

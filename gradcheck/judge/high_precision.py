@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.arrays import Array, Attrs, Float
 from gradcheck.numerics.evaluate import flatten
 
 if TYPE_CHECKING:
     from gradcheck.numerics.highprecision.forward import BigForward
 
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 MAX_NUMBERS: Final = 1 << 18
 """Numbers of 50 digits that one check computes at most: some two seconds."""
 FEWER_DIGITS: Final = {"float64": (13, 14), "float32": (4, 5)}

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.judge.call import Answer
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, tolerance_of
@@ -23,7 +22,7 @@ from gradcheck.judge.low_precision import (
     judge_bias,
     judge_spread,
 )
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.arrays import Array, Attrs, Float
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.dtypes import is_float
 from gradcheck.numerics.estimator import NoiseProbe
@@ -33,8 +32,6 @@ from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 FORWARD_ROUNDINGS: Final = 16.0
 """Units of u of its largest value that forward may be off in low precision."""
 PROBE_DISTANCE: Final = 2.0**-4

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import Binding, Bound
@@ -25,6 +24,7 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.low_precision import judge_bias, judge_spread
 from gradcheck.judge.operator_truth import CaseTruth, Unsuitable
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.evaluate import flatten
@@ -35,8 +35,6 @@ from gradcheck.spec.operator import Slack
 
 __all__ = ["CaseTruth", "Unsuitable", "certified", "judge_case", "with_v_curves"]
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 CURVE_VERDICTS: Final = (Verdict.FAIL, Verdict.INCONCLUSIVE)
 

@@ -8,10 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError
-from gradcheck.judge.certificate import Certifier
 from gradcheck.judge.compare import (
     ROUNDING_SAFETY,
     Interval,
@@ -21,7 +19,7 @@ from gradcheck.judge.compare import (
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared_kinks import SMOOTH_DISTANCE, DeclaredKinks
 from gradcheck.judge.gradient_truth import GradientTruth
-from gradcheck.judge.impostors import NarrowedGradients
+from gradcheck.judge.impostors import Certifier, NarrowedGradients
 from gradcheck.judge.low_precision import (
     Dispersion,
     cannot_hold,
@@ -30,7 +28,7 @@ from gradcheck.judge.low_precision import (
     scattered_arithmetics,
 )
 from gradcheck.numerics.arithmetic import F64, Arithmetic
-from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.arrays import Array, Float, Mask, as_tuple
 from gradcheck.numerics.estimator import Differences, Estimate, certain, noise_lines
 from gradcheck.numerics.evaluate import Point, flatten
 from gradcheck.numerics.narrow import Narrow
@@ -43,9 +41,6 @@ if TYPE_CHECKING:
     from gradcheck.judge.evidence_curves import Remainders
     from gradcheck.numerics.oracle import Oracle
 
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 SINGLE: Final = "float32"
 MAX_ORACLE_ELEMENTS: Final = 32
@@ -326,7 +321,7 @@ class CaseTruth:
     def _certain(self) -> list[Float | None] | None:
         return self._oracle.gradient()
 
-    def _settle(self, index: int, pending: NDArray[np.bool_]) -> list[Interval]:
+    def _settle(self, index: int, pending: Mask) -> list[Interval]:
         """Overrule the differences by the certified VJP, or by single 50-digit differences."""
         differences = self._truths[index].differences
         certain = self._certain

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations import checked_call, returned
@@ -18,13 +17,12 @@ from gradcheck.judge.compare import ROUNDING_SAFETY, Comparison, Tolerance, comp
 from gradcheck.judge.impostors import with_visible_bits
 from gradcheck.judge.rule_truth import ExpectedRow, Flat, RuleTruth, Snapshot, tolerance_for
 from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.arrays import Float
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.narrow import TYPES
 from gradcheck.results.finding import Certificate, Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.rule import Tensors
-
-Float = NDArray[np.float64]
 
 
 def _one_off(want: Float) -> Float:

@@ -21,7 +21,6 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.judge.call import ask_vjp, vjp_rows_at
@@ -35,7 +34,7 @@ from gradcheck.judge.compare import (
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.function_primal import PrimalCheck, promote_to_float64
-from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.arrays import Array, Attrs, Float, Mask, as_tuple
 from gradcheck.numerics.direction import (
     CONFIRMING_LEVELS,
     FINER,
@@ -51,8 +50,6 @@ from gradcheck.numerics.richardson import top_step
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
-Float = NDArray[np.float64]
-Array = NDArray[Any]
 DIRECTIONS: Final = 3
 SHARPER_FACTOR: Final = 4.0
 """A shorter ladder overrules a failure if it shows an error so many times smaller."""
@@ -74,7 +71,7 @@ class ScalarComparison:
     scale: Float
     natural: Float
 
-    def failed(self, bound: Float) -> NDArray[np.bool_]:
+    def failed(self, bound: Float) -> Mask:
         """Where neither the bound nor the error bars explain the difference."""
         with np.errstate(all="ignore"):
             known = np.isfinite(self.want) & np.isfinite(self.bar)

@@ -1,10 +1,16 @@
-"""What numerics and specs share of arrays: attributes, and outputs as a tuple."""
+"""Types of arrays, and outputs as a tuple."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Attrs = Mapping[str, Any]
 
 

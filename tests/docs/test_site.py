@@ -21,7 +21,7 @@ import gradcheck
 from gradcheck import report
 from gradcheck.cli import examples, exit_codes, main
 from gradcheck.cli.options import project_keys
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.results.expectation import Breach, Known
 from gradcheck.results.stored import described

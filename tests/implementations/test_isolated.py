@@ -22,7 +22,7 @@ from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.returned import Broken, Missing, as_array, broken
 from gradcheck.implementations.wire import Cargo, Packer, Unpacker, put_back
-from gradcheck.judge.contract import battery
+from gradcheck.judge import contract_check
 from gradcheck.judge.contract.asking import Unasked, Unfit
 from gradcheck.judge.contract.subject import Subject
 from gradcheck.judge.model import judge_model
@@ -474,7 +474,9 @@ def test_bits_and_layout_arrive(there, suite):
 
 
 HABITS = [m.name.replace("-", "_") for m in MUTANTS]
-PROPERTIES = [p for p in battery.PROPERTIES if p.name not in ("sizes", "attributes", "scaling")]
+PROPERTIES = [
+    p for p in contract_check.PROPERTIES if p.name not in ("sizes", "attributes", "scaling")
+]
 """Not those that need many samples, and say nothing of memory."""
 
 

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from gradcheck.judge.checked_pair import CheckedPair
+from gradcheck.judge.quick_check import FunctionPair
 
 X, W = np.random.default_rng(0).normal(size=(2, 6))
 V = np.random.default_rng(1).normal(size=6)
@@ -22,7 +22,7 @@ def vjp(ct, x, w):
 def asked(forward=forward, vjp=vjp, primals=(X, W)):
     """The gradient [N], or None."""
     with np.errstate(all="ignore"):
-        handed = CheckedPair(forward, vjp, primals, {})
+        handed = FunctionPair(forward, vjp, primals, {})
         base = handed.outputs()
         return None if base is None else handed.gradient(V, base)
 
@@ -149,7 +149,7 @@ def test_an_interruption_is_none_of_ours():
 )
 def test_only_a_forward_that_computes_in_its_arguments_dtype_is_promoted(forward, promoted):
     primals = tuple(p.astype(np.float32) for p in (X, W))
-    handed = CheckedPair(forward, vjp, primals, {})
+    handed = FunctionPair(forward, vjp, primals, {})
     wide = handed.promoted(handed.outputs())
     assert (wide is not None) is promoted
     if promoted:
@@ -159,7 +159,7 @@ def test_only_a_forward_that_computes_in_its_arguments_dtype_is_promoted(forward
 
 def test_primals_of_any_layout_are_handed_over_row_by_row():
     x, w = np.asfortranarray(np.outer(X, W)), np.array(2.0)
-    handed = CheckedPair(lambda x, w: x * w, lambda ct, x, w: (ct * w, (ct * x).sum()), (x, w), {})
+    handed = FunctionPair(lambda x, w: x * w, lambda ct, x, w: (ct * w, (ct * x).sum()), (x, w), {})
     base = handed.outputs()
     v = np.random.default_rng(2).normal(size=36)
     want = np.append(2.0 * v, np.sum(v * x.reshape(-1)))
@@ -175,9 +175,9 @@ def test_a_cotangent_of_thirds_cannot_be_written_to():
         ct *= 0.5
         return (ct * 2 * x,)
 
-    handed = CheckedPair(lambda x: np.sum(x * x), vjp, (x,), {})
+    handed = FunctionPair(lambda x: np.sum(x * x), vjp, (x,), {})
     with np.errstate(all="ignore"):
         base = handed.outputs()
         assert not handed.scales(2 * x, base[0])
-        right = CheckedPair(lambda x: np.sum(x * x), lambda ct, x: (ct * 2 * x,), (x,), {})
+        right = FunctionPair(lambda x: np.sum(x * x), lambda ct, x: (ct * 2 * x,), (x,), {})
         assert right.scales(2 * x, right.outputs()[0])

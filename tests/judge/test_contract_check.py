@@ -10,8 +10,7 @@ from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.python import bound_operator
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import broken
-from gradcheck.judge.contract.battery import PROPERTIES, Property
-from gradcheck.judge.contract_check import contract_cases, judge_contract
+from gradcheck.judge.contract_check import PROPERTIES, Property, contract_cases, judge_contract
 from gradcheck.judge.operator_truth import CaseTruth
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.draw import CHUNK
 from gradcheck.numerics.line_function import Scalar
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
-
-Array = NDArray[Any]
 
 
 def value_at(scalar: Scalar, tensors: Mapping[str, Array]) -> float | Finding:

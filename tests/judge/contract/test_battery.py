@@ -1,6 +1,6 @@
 import pytest
 
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 
 
 def test_names_and_sentences_are_unique():

@@ -3,7 +3,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from gradcheck.judge.contract.asking import Unasked, Vacuous
-from gradcheck.judge.contract.buffers import accumulates, aliases, bounds, written
+from gradcheck.judge.contract.side_effects import accumulates, aliases, bounds, written
 from gradcheck.results.verdict import Verdict
 
 
