@@ -15,7 +15,7 @@ from gradcheck.api.judge_function import short_mantissa_note
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.implementations import returned
 from gradcheck.judge.compare import TOLERANCES
-from gradcheck.judge.directional_check import judge_tensors
+from gradcheck.judge.loss import judge_tensors
 from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.narrow import fits_narrow
 from gradcheck.results.finding import Finding

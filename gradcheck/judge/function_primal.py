@@ -28,7 +28,7 @@ from gradcheck.judge.high_precision import HighPrecisionForward
 from gradcheck.judge.open_elements import OpenElements
 from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
-from gradcheck.numerics.evaluate import REFUSALS, Point, flatten
+from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten
 from gradcheck.numerics.kinks_and_slopes import DirectionThroughAll
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
@@ -265,17 +265,29 @@ def promote_to_float64(point: Point, outputs: Sequence[Array]) -> Point:
     """The same point in float64, where a float32 forward computes in its arguments' dtype."""
     if all(p.dtype != np.float32 for p in point.primals):
         return point
-    wide = tuple(p.astype(np.float64) if p.dtype.kind == "f" else p for p in point.primals)
+    wide = in_float64(point.primals)
+    with np.errstate(all="ignore"):
+        values = values_in_float64(point.forward, wide, outputs)
+    return point if values is None else replace(point, primals=wide)
+
+
+def in_float64(primals: Sequence[Array]) -> tuple[Array, ...]:
+    """Floating primals in float64; others as they are."""
+    return tuple([p.astype(np.float64) if p.dtype.kind == "f" else p for p in primals])
+
+
+def values_in_float64(
+    forward: Function, primals: Sequence[Array], outputs: Sequence[Array]
+) -> tuple[Array, ...] | None:
+    """Forward's values at primals `in_float64`; None unless they are its `outputs`, but finer."""
     try:
-        with np.errstate(all="ignore"):
-            values = point.forward(*(p.copy() for p in wide))
+        values = forward(*[p.copy() for p in primals])
     except REFUSALS:  # it insists on float32
-        return point
+        return None
+    if [v.shape for v in values] != [o.shape for o in outputs]:
+        return None
     if any(v.dtype != np.float64 for v in values):
-        return point
+        return None
     a, b = flatten(outputs), flatten(values)
-    if a.shape != b.shape:
-        return point
-    size = float(np.max(np.abs(b), initial=0.0))
-    ok = bool(np.all(np.abs(a - b) <= PROMOTION_AGREEMENT * size))
-    return replace(point, primals=wide) if ok else point
+    ok = np.abs(a - b).max(initial=0.0) <= PROMOTION_AGREEMENT * np.abs(b).max(initial=0.0)
+    return values if ok else None

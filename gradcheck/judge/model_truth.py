@@ -17,8 +17,8 @@ from gradcheck.judge.compare import (
     Tolerance,
     compare_with_rounding,
 )
-from gradcheck.judge.directional_check import judge_tensors
 from gradcheck.judge.evidence_curves import Remainders
+from gradcheck.judge.loss import judge_tensors
 from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.stage import SINGLE, StageTruth, distance
 from gradcheck.numerics.arithmetic import F64, FLOATS, Arithmetic

@@ -17,7 +17,7 @@ import numpy as np
 from gradcheck.implementations import returned
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, FAINT_SHARE, TOLERANCES, number_miss
 from gradcheck.judge.cotangents import THIRDS, first_cotangent
-from gradcheck.judge.function_primal import PROMOTION_AGREEMENT
+from gradcheck.judge.function_primal import in_float64, values_in_float64
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
 from gradcheck.numerics import noise
 from gradcheck.numerics.adaptive_slope import (
@@ -30,7 +30,6 @@ from gradcheck.numerics.adaptive_slope import (
 from gradcheck.numerics.arrays import Array, Attrs, Float
 from gradcheck.numerics.batched import BatchedForward, PackedPrimals, by_rows, end_to_end
 from gradcheck.numerics.draw import run_of_direction
-from gradcheck.numerics.evaluate import REFUSALS
 from gradcheck.numerics.kinks_and_slopes import RESOLVED
 from gradcheck.numerics.line_function import Pair
 from gradcheck.numerics.narrow import fits_narrow
@@ -365,18 +364,8 @@ class FunctionPair:
 
     def promoted(self, outputs: Sequence[Array]) -> tuple[Array, ...] | None:
         """Forward's values in float64, if a float32 forward computes in its arguments' dtype."""
-        wide = [p.astype(np.float64) if p.dtype.kind == "f" else p.copy() for p in self._primals]
-        try:
-            values = self.values(*wide)
-        except REFUSALS:
-            return None
-        if [o.shape for o in values] != [o.shape for o in outputs]:
-            return None
-        if any(o.dtype != np.float64 for o in values):
-            return None
-        largest = max(float(np.abs(o).max()) for o in values)
-        apart = max(float(np.abs(a - b).max()) for a, b in zip(values, outputs, strict=True))
-        return tuple(o.copy() for o in values) if apart <= PROMOTION_AGREEMENT * largest else None
+        values = values_in_float64(self.values, in_float64(self._primals), outputs)
+        return None if values is None else tuple([v.copy() for v in values])
 
     def _parts(self, out: Any) -> list[Array] | None:
         """The gradients of floating primals as arrays; None if their form is wrong."""

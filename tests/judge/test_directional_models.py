@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.judge.directional_check import judge_tensors
+from gradcheck.judge.loss import judge_tensors
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.model import ModelCase

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.judge.contract.loss import checksum, not_finite, value_at
+from gradcheck.judge.loss import checksum, not_finite, value_at
 from gradcheck.numerics.draw import CHUNK
 from gradcheck.numerics.line_function import Scalar
 from gradcheck.results.finding import Part
