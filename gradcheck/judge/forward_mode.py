@@ -172,9 +172,7 @@ class ForwardMode:
             parts = scale / norms
             largest = np.max(np.where(np.isfinite(parts), parts, 0.0), initial=0.0)
             scale = (norms * largest).reshape(-1)
-        pairs = ScalarComparison(
-            got=left, want=right, bar=np.zeros(left.size), scale=scale, natural=scale
-        )
+        pairs = ScalarComparison(got=left, want=right, bar=np.zeros(left.size), scale=scale)
         reasons = (
             "⟨v, J u⟩ of jvp is not ⟨Jᵀv, u⟩ of vjp: one is not the transpose of the other",
             "rounding alone may cost a visible part of ⟨v, J u⟩",

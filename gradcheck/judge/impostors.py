@@ -9,7 +9,7 @@ does at least one of these; a check that rejects each of them alone rejects the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final
@@ -252,7 +252,28 @@ class NarrowedGradients:
         return self._known[key]
 
 
-def with_visible_bits(name: str, kind: Narrow, share: float) -> str:
+def certificate_of(
+    names: Sequence[str],
+    failed: Mask,
+    types: Mapping[str, Narrow],
+    shares: Callable[[list[int]], Float],
+) -> Certificate:
+    """The impostors `names` that a comparison rejects, by those that `failed`.
+
+    `types` holds the types of those that only round, and `shares(some)` the parts of the bound that
+    these are off.
+    """
+    passed = [k for k in range(len(names)) if not failed[k]]
+    within = [k for k in passed if names[k] in types]
+    pairs = zip(within, shares(within) if within else (), strict=True)
+    return Certificate(
+        rejected=tuple(name for k, name in enumerate(names) if failed[k]),
+        blind=tuple(names[k] for k in passed if names[k] not in types),
+        tolerated=tuple(_tolerated(names[k], types[names[k]], float(s)) for k, s in pairs),
+    )
+
+
+def _tolerated(name: str, kind: Narrow, share: float) -> str:
     """The name of a rounding of a `share` of the bound, and the bits at which it would show."""
     bits = kind.bits - 1 + math.floor(math.log2(share)) if share > 0 else -1
     return f"{name}: shows from {bits} bits" if bits >= 0 else f"{name}: shows at no precision"
@@ -280,22 +301,16 @@ class Certifier:
             self._made[index] = self._make(truth, index)
         names, stack = self._made[index]
         known = [
-            name not in NARROWINGS_BY_NAME or NARROWINGS_BY_NAME[name].below(tolerance.dtype)
-            for name in names
+            k
+            for k, name in enumerate(names)
+            if name not in NARROWINGS_BY_NAME or NARROWINGS_BY_NAME[name].below(tolerance.dtype)
         ]
-        failed = (
-            self._rejected(truth, index, stack, tolerance) if names else np.zeros(0, dtype=bool)
-        )
-        passed = np.flatnonzero(known & ~failed)
-        within = [k for k in passed if names[k] in NARROWINGS_BY_NAME]
-        shares = truth.excess(stack[within], tolerance) if within else ()
-        return Certificate(
-            rejected=tuple(names[k] for k in np.flatnonzero(known & failed)),
-            blind=tuple(names[k] for k in passed if names[k] not in NARROWINGS_BY_NAME),
-            tolerated=tuple(
-                with_visible_bits(names[k], NARROWINGS_BY_NAME[names[k]].type, float(s))
-                for k, s in zip(within, shares, strict=True)
-            ),
+        failed = self._rejected(truth, index, stack, tolerance) if names else np.zeros(0, bool)
+        return certificate_of(
+            [names[k] for k in known],
+            failed[known],
+            {name: narrowing.type for name, narrowing in NARROWINGS_BY_NAME.items()},
+            lambda some: truth.excess(stack[[known[k] for k in some]], tolerance),
         )
 
     def short(self, tolerance: Tolerance) -> Narrow | None:

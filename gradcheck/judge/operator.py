@@ -26,7 +26,7 @@ from gradcheck.judge.low_precision import judge_bias, judge_spread
 from gradcheck.judge.operator_truth import CaseTruth, Unsuitable
 from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.dtypes import dtype_named
-from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.estimator import certain
 from gradcheck.numerics.evaluate import flatten
 from gradcheck.numerics.narrow import Narrow
 from gradcheck.results.finding import Certificate, Finding
@@ -186,13 +186,8 @@ def _judge_value(
         )
         return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
     value, flat = np.where(infinite, 0.0, value), np.where(infinite, 0.0, flat)
-    estimate = Estimate(
-        value=value,
-        bar=np.zeros_like(value),  # its own rounding is part of the allowance below
-        scale=np.abs(value),
-        terms=np.ones(value.shape[1], dtype=np.int64),
-        settled=np.zeros(value.shape, dtype=bool),
-    )
+    # Its own rounding is part of the allowance below.
+    estimate = replace(certain(value, np.zeros_like(value)), settled=np.zeros_like(infinite))
     found, extra = compare(flat, estimate, tolerance), np.zeros_like(value)
     for u in (tolerance.accumulate or tolerance.u, tolerance.u):
         if found.pending.any():

@@ -61,15 +61,14 @@ ROLE = "double_vjp"
 class ScalarComparison:
     """Numbers `got` and `want` [k], with the error bar of their difference.
 
-    `scale` is the size of the terms that cancel in them, `natural` their usual size: for a pass, an
-    error of a tenth of it (`Tolerance.max_useful_bound`) must be visible.
+    `scale` is the size of the terms that cancel in them: for a pass, an error of a tenth of it
+    (`Tolerance.max_useful_bound`) must be visible.
     """
 
     got: Float
     want: Float
     bar: Float
     scale: Float
-    natural: Float
 
     def failed(self, bound: Float) -> Mask:
         """Where neither the bound nor the error bars explain the difference."""
@@ -87,7 +86,7 @@ class ScalarComparison:
             known = np.isfinite(self.want) & np.isfinite(self.bar)
             blur = ERROR_BAR_FACTOR * np.where(known, self.bar, np.inf)
             failed = self.failed(bound)
-            size = np.fmax(np.fmax(np.abs(self.got), np.abs(self.want)), self.natural)
+            size = np.fmax(np.fmax(np.abs(self.got), np.abs(self.want)), self.scale)
             room = bound + blur
             visible = np.where(size > 0, room / size, np.where(room == 0, 0.0, np.inf))
         blind = ~failed & ~(visible <= tolerance.max_useful_bound)
@@ -293,7 +292,6 @@ class SecondOrder:
             want=np.array([want.value[0] for _, want in measured]),
             bar=np.array([got.bar[0] + want.bar[0] for got, want in measured]),
             scale=np.fmax(scale, first),
-            natural=np.fmax(scale, first),
         )
         terms = max(self._g.base.size, self._f.base.size)
         return pairs, scalar_bound(pairs, self.tolerance, terms)
