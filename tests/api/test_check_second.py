@@ -671,7 +671,7 @@ def network_jvp(us, x, w, v):
 
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_network_with_kinks_all_around_passes(seed, dtype):
     rng = np.random.default_rng(seed)
     primals = rng.normal(size=16), rng.normal(size=(96, 16)), rng.normal(size=(4, 96))
@@ -692,7 +692,7 @@ def insists(function):
 
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["relu", "leaky", "abs", "elu", "log"])
-@pytest.mark.parametrize("those", seeds(36, few=9))
+@pytest.mark.parametrize("those", seeds(36, few=4))
 def test_a_bend_beside_a_primal_is_not_held_against_float32(name, those):
     forward, slope, _ = unary(name)
     for seed in those:
