@@ -1,4 +1,4 @@
-"""Types of arrays, and outputs as a tuple."""
+"""What numerics and specs share of arrays: attributes, and outputs as a tuple."""
 
 from __future__ import annotations
 
