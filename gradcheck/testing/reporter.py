@@ -141,7 +141,7 @@ def counted(run: Run | None, own: Sequence[CaseResult], baseline: str) -> str:
     from gradcheck.results.expectation import Known
     from gradcheck.results.verdict import Verdict
     from gradcheck.results.words import clean, plural
-    from gradcheck.spec.label import UNKNOWN
+    from gradcheck.spec.defect import UNKNOWN
 
     results = [*(run.results if run is not None else ()), *own]
     checked = sum(result.finding.verdict.checked for result in results)
