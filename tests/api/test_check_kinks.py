@@ -172,7 +172,7 @@ def layer_vjp(ct, x, w):
     return g @ w, g.T @ x
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("seed", [*range(3), *few(range(3, 20), lambda _: False)])
 def test_thousands_of_elements_and_kinks_raise_no_false_alarm(seed, dtype):
@@ -184,7 +184,7 @@ def test_thousands_of_elements_and_kinks_raise_no_false_alarm(seed, dtype):
     assert sum(f.compared for f in found.findings) == 3 * (640 + 2560)
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=4, rest=3)
 @pytest.mark.parametrize("seed", range(10))
 def test_a_deeper_network_raises_no_false_alarm_and_hides_no_error(seed):
     rng = np.random.default_rng(seed)

@@ -132,7 +132,7 @@ def zero_row(gradient):
     return out
 
 
-@pytest.mark.slow(keep=9)
+@pytest.mark.slow(keep=9, rest=19)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_wrong_gradients_fail(name, kind, change):
     assert found.verdict.value == "fail", str(found)
 
 
-@pytest.mark.slow(keep=9)
+@pytest.mark.slow(keep=9, rest=19)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("change", [lambda g: 1.02 * g, one_element], ids=["2%", "one element"])

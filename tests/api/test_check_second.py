@@ -368,7 +368,7 @@ def test_without_gradients_there_is_no_second_order(gradient):
 # ── a double backward ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=3, rest=9)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("factor", [1.01, 0.0, -1.0, np.nan])
@@ -619,7 +619,7 @@ def unary(name):
     }[name]  # fmt: skip
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=4, rest=12)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 @pytest.mark.parametrize("name", ["tanh", "steep", "relu", "leaky", "abs", "elu", "log", "tiny"])

@@ -39,7 +39,7 @@ def drawn(name, seed, dtype):
     return forward, vjp, [p.astype(dtype) for p in primals]
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=6)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("those", seeds(30, few=4))
@@ -53,7 +53,7 @@ def test_no_right_gradient_is_doubted_at_any_seed(name, dtype, those):
     assert not alarms, f"{len(alarms)} of {len(those)} seeds\n" + "\n\n".join(alarms)
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=8)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("those", seeds(10, few=3))
@@ -73,7 +73,7 @@ def test_a_gradient_that_is_off_by_a_percent_is_always_found(name, dtype, those)
     assert not missed, f"{len(missed)} of {len(those)} seeds\n" + "\n\n".join(missed)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=8)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("those", seeds(10, few=1))

@@ -99,7 +99,7 @@ def point(name, seed):
     return params, loss, {n: cts.get(n, np.zeros_like(p)) for n, p in params.items()}
 
 
-@pytest.mark.suite(keep=4)
+@pytest.mark.suite(keep=4, rest=7)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_alarm_on_a_fold_that_is_right(name, seed):

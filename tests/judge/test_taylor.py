@@ -129,7 +129,7 @@ def test_a_forward_that_is_infinite_everywhere_leaves_no_curve():
     assert line(lambda x: x / 0.0, np.ones(2)).left_by([np.ones(2)]) is None
 
 
-@pytest.mark.suite(keep=2)
+@pytest.mark.suite(keep=2, rest=7)
 @pytest.mark.parametrize(
     ("name", "mean", "spread"), [*((name, 0, 1) for name in FUNCTIONS), *INPUTS]
 )
