@@ -15,10 +15,10 @@ from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES, Tolerance, empty
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
 from gradcheck.judge.forward_mode import ForwardMode
-from gradcheck.judge.function_primal import PrimalCheck, promote_to_float64
 from gradcheck.judge.high_precision import HighPrecisionForward, HighPrecisionVjp
-from gradcheck.judge.large_primal import LargePrimalCheck, too_large
+from gradcheck.judge.large_primal_check import LargePrimalCheck, too_large
 from gradcheck.judge.low_precision_function import LowPrecisionFunction
+from gradcheck.judge.primal_check import PrimalCheck, promote_to_float64
 from gradcheck.judge.second_order import SecondOrder, VjpFunction, judge_double
 from gradcheck.numerics.arrays import Array, Float, as_tuple
 from gradcheck.numerics.draw import Draw

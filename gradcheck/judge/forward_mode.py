@@ -24,7 +24,7 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.function_primal import value_resolution
+from gradcheck.judge.primal_check import value_resolution
 from gradcheck.judge.second_order import SHARPER_FACTOR, ScalarComparison
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.arrays import Array, Attrs, Float, Mask

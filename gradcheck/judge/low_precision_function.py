@@ -17,7 +17,6 @@ from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call import Answer, ask_vjp, rows_of
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, tolerance_of
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.function_primal import PrimalCheck
 from gradcheck.judge.low_precision import (
     DRAWS,
     MAX_RATIO,
@@ -26,6 +25,7 @@ from gradcheck.judge.low_precision import (
     judge_bias,
     judge_spread,
 )
+from gradcheck.judge.primal_check import PrimalCheck
 from gradcheck.numerics.arrays import Array, Attrs, Float
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.dtypes import dtype_named, is_float

@@ -17,8 +17,8 @@ import numpy as np
 from gradcheck.implementations import returned
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, FAINT_SHARE, TOLERANCES, number_miss
 from gradcheck.judge.cotangents import THIRDS, first_cotangent
-from gradcheck.judge.function_primal import in_float64, values_in_float64
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
+from gradcheck.judge.primal_check import in_float64, values_in_float64
 from gradcheck.numerics import noise
 from gradcheck.numerics.adaptive_slope import (
     LINE_UNITS,

@@ -33,7 +33,7 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.function_primal import PrimalCheck, promote_to_float64
+from gradcheck.judge.primal_check import PrimalCheck, promote_to_float64
 from gradcheck.numerics.arrays import Array, Attrs, Float, Mask, as_tuple
 from gradcheck.numerics.direction import (
     CONFIRMING_LEVELS,

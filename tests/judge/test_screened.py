@@ -18,7 +18,7 @@ from gradcheck.judge.call import vjp_rows_at
 from gradcheck.judge.compare import TOLERANCES
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import draw_cotangents
-from gradcheck.judge.function_primal import PrimalCheck
+from gradcheck.judge.primal_check import PrimalCheck
 from gradcheck.numerics import coarse_pass as screening
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.coarse_pass import SMALLEST, screen

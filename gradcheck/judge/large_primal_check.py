@@ -35,8 +35,8 @@ from gradcheck.judge.compare import (
 from gradcheck.judge.conditioning import ElementConditioning
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.directional_check import DirectionalCheck
-from gradcheck.judge.function_primal import FLAT_ROUNDINGS, PrimalCheck, value_resolution
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
+from gradcheck.judge.primal_check import FLAT_ROUNDINGS, PrimalCheck, value_resolution
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.arrays import Array, Float, Mask
