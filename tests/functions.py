@@ -74,3 +74,17 @@ def gelu(x):
 def gelu_vjp(ct, x):
     t = np.tanh(ROOT * (x + 0.044715 * x * x * x))
     return ct * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * ROOT * (1 + 3 * 0.044715 * x * x))
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def network(x, w, v):
+    return v @ relu(w @ x)
+
+
+def network_vjp(ct, x, w, v):
+    z = w @ x
+    g = (v.T @ ct) * (z > 0)
+    return w.T @ g, np.outer(g, x), np.outer(ct, relu(z))

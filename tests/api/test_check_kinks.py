@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck import check
+from tests.functions import network, network_vjp, relu
 from tests.sizes import few
 
 
@@ -17,10 +18,6 @@ def judged(forward, slopes, x):
     (finding,) = full.findings
     assert quick.verdict == finding.verdict
     return finding
-
-
-def relu(x):
-    return np.maximum(x, 0)
 
 
 def leaky(x):
@@ -151,16 +148,6 @@ def test_where_one_side_cannot_be_seen_a_kink_excuses_nothing(slope):
 
 
 # ── networks ─────────────────────────────────────────────────────────────────────────────────
-
-
-def network(x, w, v):
-    return v @ relu(w @ x)
-
-
-def network_vjp(ct, x, w, v):
-    z = w @ x
-    g = (v.T @ ct) * (z > 0)
-    return w.T @ g, np.outer(g, x), np.outer(ct, relu(z))
 
 
 def layer(x, w):

@@ -7,6 +7,7 @@ import pytest
 
 from gradcheck import Verdict, assert_vjp, check
 from gradcheck.errors import UsageError
+from tests.functions import network, network_vjp, relu
 from tests.sizes import seeds
 
 RNG = np.random.default_rng(0)
@@ -648,20 +649,6 @@ def test_right_derivatives_raise_no_false_alarm(name, scale, dtype, those):
         if name != "steep":
             alarms += [f"seed {seed}: {found}"] * (not found.ok)
     assert alarms == [], alarms[0]
-
-
-def relu(x):
-    return np.maximum(x, 0)
-
-
-def network(x, w, v):
-    return v @ relu(w @ x)
-
-
-def network_vjp(ct, x, w, v):
-    z = w @ x
-    g = (v.T @ ct) * (z > 0)
-    return w.T @ g, np.outer(g, x), np.outer(ct, relu(z))
 
 
 def network_jvp(us, x, w, v):
