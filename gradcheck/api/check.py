@@ -266,7 +266,6 @@ def assert_vjp(
 def _check_request(
     order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any, wider: Any
 ) -> None:
-    """Refuse invalid options."""
     if convention not in (None, "torch", "jax"):
         raise UsageError(
             f"convention is {convention!r}: pass 'torch' (dL/dRe + i·dL/dIm), 'jax' (its "

@@ -70,7 +70,6 @@ class Parts:
 
     @cached_property
     def _real_request(self) -> Request:
-        """The request for real functions at real primals."""
         request = self.request
         return replace(
             request,

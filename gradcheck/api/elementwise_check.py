@@ -187,7 +187,6 @@ class ElementwiseCheck:
         return tuple(low.judge(self._outputs, self._cotangents, self._answer))
 
     def _gradient(self, index: int) -> Finding:
-        """The verdict on the gradient of one primal."""
         asked, name = self._request, self._request.names[index]
         got = self._answer.gradients[name]
         if isinstance(got, Finding):
@@ -229,7 +228,6 @@ class ElementwiseCheck:
         return finding
 
     def _explained(self, findings: Sequence[Finding]) -> list[Finding]:
-        """The findings, with a diagnosis of each failure."""
         asked = self._request
         if not asked.explain or all(finding.verdict.expected for finding in findings):
             return [*findings]
@@ -257,11 +255,9 @@ class ElementwiseCheck:
 
     @property
     def _floating(self) -> list[str]:
-        """Names of the floating primals."""
         return [self._request.names[i] for i in self._point.differentiable]
 
     def _second_order(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Findings on the derivative of vjp."""
         asked = self._request
         right = all(finding.verdict is Verdict.PASS for finding in findings)
         ct = tuple(
@@ -287,7 +283,6 @@ class ElementwiseCheck:
         return found
 
     def _forward_mode(self, jvp: Callable[..., Any]) -> list[Finding]:
-        """Findings on a jvp, compared with forward and with vjp."""
         asked = self._request
         mode = ForwardMode(
             jvp,

@@ -108,7 +108,6 @@ def _checked(
 
 
 def _surplus(name: str, params: Mapping[str, Array]) -> Finding:
-    """The error of a gradient without a parameter."""
     reason = f"a gradient of nothing: {UnknownNameError('parameter', name, params)}"
     return Finding(name=name, verdict=Verdict.ERROR, reason=reason)
 

@@ -300,7 +300,6 @@ def _summed(name: str, buffers: Mapping[str, Any] | None, pattern: Array) -> Giv
 def _unknown_names(
     names: Sequence[Any], found: Mapping[str, GivenGradient], program: Program
 ) -> Iterator[tuple[str, Finding]]:
-    """A line for each name that the model does not have."""
     known = sorted({*program.readers, program.loss})
     lacking = [name for name in known if name not in found or _missing(found[name])]
     for name in names[:MAX_UNKNOWN_NAMES]:

@@ -351,7 +351,6 @@ class LargePrimalCheck:
 
     @property
     def _allowed_share(self) -> float:
-        """The error that is allowed, relative to the element."""
         return self.tolerance.rtol + self.tolerance.extra_ulp * 2 * self.tolerance.u
 
     @cached_property

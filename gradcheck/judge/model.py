@@ -147,7 +147,6 @@ def _beside(truth: ModelTruth, gradients: Gradients) -> list[str]:
 
 
 def _curved(truth: ModelTruth, found: Finding, gradients: Gradients) -> Finding:
-    """A parameter's finding with the Taylor remainder of its gradient."""
     got = gradients.get(found.name)
     if found.name not in truth.params or not isinstance(got, np.ndarray):
         return found

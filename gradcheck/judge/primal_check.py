@@ -174,7 +174,6 @@ class PrimalCheck:
         return self._truth.judge_again(got, self._tolerance)
 
     def _compared(self, got: Float) -> Comparison:
-        """`got` [q, n] against what is known now."""
         return self._truth.compared(got, self._tolerance, self._open.intervals())
 
     def _is_right_formula(self, got: Float) -> bool:
