@@ -231,7 +231,7 @@ class ElementwiseCheck:
         asked = self._request
         if not asked.explain or all(finding.verdict.expected for finding in findings):
             return [*findings]
-        # Deferred: a check that passes needs none of it.
+        # door: a check that passes needs none of it.
         from gradcheck.explain.findings import explained
         from gradcheck.explain.function_probes import Checked
 

@@ -60,8 +60,7 @@ class HighPrecisionForward:
 
     def along(self, index: int, direction: Float) -> tuple[Float, Float] | None:
         """Slopes of every output, behind and ahead, along `direction` [n] of primal `index`."""
-        # Deferred: it needs mpmath, and a check that passes does not.
-        from gradcheck.numerics.highprecision.forward import NoArbiter
+        from gradcheck.numerics.highprecision.forward import NoArbiter  # door: needs mpmath
 
         key = index, direction.tobytes()
         if not self.refusal and key not in self._slopes:
@@ -80,7 +79,7 @@ class HighPrecisionForward:
         Raises:
             NoArbiter: they do not agree, or cannot be evaluated.
         """
-        from gradcheck.numerics.highprecision.forward import BigForward, NoArbiter
+        from gradcheck.numerics.highprecision.forward import BigForward, NoArbiter  # door: as above
 
         if self._big is None:
             big = BigForward(self.forward, self.primals, self.attrs, MAX_NUMBERS)
@@ -129,7 +128,7 @@ class HighPrecisionVjp:
 
     @cached_property
     def _rows(self) -> list[tuple[Array, ...]] | None:
-        from gradcheck.numerics.highprecision.forward import BigForward, NoArbiter
+        from gradcheck.numerics.highprecision.forward import BigForward, NoArbiter  # door: as above
 
         rows = []
         try:

@@ -263,7 +263,7 @@ def with_v_curves(truth: CaseTruth, findings: Sequence[Finding], *, every: bool)
     ]
     if not any(drawn):
         return [*findings]
-    from gradcheck.judge.evidence_curves import v_curve  # deferred: a passing run has no curve
+    from gradcheck.judge.evidence_curves import v_curve  # door: a passing run has no curve
 
     return [
         replace(found, curve=v_curve(truth.truth(truth.names.index(found.name)), found))

@@ -17,7 +17,7 @@ from gradcheck.judge.compare import (
     tolerance_of,
 )
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.declared_kinks import SMOOTH_DISTANCE, DeclaredKinks
+from gradcheck.judge.declared_kinks import SMOOTH_DISTANCE, DeclaredKinks, KinkConstraint
 from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.judge.impostors import Certifier, NarrowedGradients
 from gradcheck.judge.low_precision import (
@@ -37,7 +37,6 @@ from gradcheck.results.finding import Certificate
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.judge.declared_kinks import KinkConstraint
     from gradcheck.judge.evidence_curves import Remainders
     from gradcheck.numerics.oracle import Oracle
 
@@ -259,7 +258,7 @@ class CaseTruth:
     @cached_property
     def remainders(self) -> Remainders:
         """Taylor remainders of any gradient, under the first cotangent."""
-        from gradcheck.judge.evidence_curves import Remainders  # deferred: few ask for it
+        from gradcheck.judge.evidence_curves import Remainders  # door: few ask for it
 
         names, case = self.names, self.case
         ct, near = self._carrying[0], self.declared.near()
@@ -311,7 +310,7 @@ class CaseTruth:
 
     @cached_property
     def _oracle(self) -> Oracle:
-        from gradcheck.numerics.oracle import Oracle  # deferred: few cases ask for it
+        from gradcheck.numerics.oracle import Oracle  # door: few cases ask for it
 
         spec, cts = self.case.spec, self.cotangents.values
         still, close = self.declared.still(), self.declared.close()
