@@ -4,6 +4,7 @@ Ctrl-C ends it quietly from here on, before anything else is imported; and befor
 directory, which `python -m` puts first on the path, goes: a `signal.py` in it is not Python's.
 """
 
+import gc
 import os
 import sys
 
@@ -16,6 +17,8 @@ def main() -> int:
         return command()
     except KeyboardInterrupt:  # within an import, or a second time
         return 130
+    finally:
+        gc.freeze()  # the interpreter collects once more when it ends: nothing is left to look at
 
 
 def _leave_out_the_working_directory() -> None:

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from gradcheck.cli.completion import SHELLS, _actions, _names, _wanted
+from gradcheck.cli.completion import _actions, _names, _wanted
+from gradcheck.cli.flags import SHELLS
 from gradcheck.cli.main import _parser
 
 FREE = {

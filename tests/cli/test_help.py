@@ -5,9 +5,8 @@ import shutil
 
 import pytest
 
-from gradcheck.cli import examples
-from gradcheck.cli.main import _parser, main
-from gradcheck.cli.parser import Parser
+from gradcheck.cli.main import _function, _parser, main
+from gradcheck.cli.parser import EXAMPLES, Parser, examples_of
 
 
 def below(parser, words=()):
@@ -21,7 +20,7 @@ def below(parser, words=()):
 
 PARSERS = dict(below(_parser()))
 COMMANDS = [name for name in PARSERS if name]
-LINES = [(name, line) for name, rows in examples.OF.items() for line, _ in rows]
+LINES = [(name, line) for name, rows in EXAMPLES.items() for line, _ in rows]
 
 
 @pytest.mark.slow(keep=4)
@@ -37,7 +36,7 @@ def test_every_command_says_what_it_does_and_shows_examples(name):
 
 
 def test_no_two_commands_show_the_same_examples():
-    texts = [examples.of(name) for name in examples.OF]
+    texts = [examples_of(name) for name in EXAMPLES]
     assert len(set(texts)) == len(texts)
 
 
@@ -48,13 +47,13 @@ def test_every_example_can_be_typed(name, line):
     assert words.pop(0) == "gradcheck"
     arguments, unknown = _parser().parse_known_args(words)
     assert unknown == []
-    assert callable(arguments.command)
+    assert callable(_function(arguments.command))
     about = name.split()[0]
     assert about in (words[0], "baseline")
 
 
 def test_an_example_of_a_command_that_is_not_there_would_be_noticed():
-    assert set(examples.OF) <= set(COMMANDS)
+    assert set(EXAMPLES) <= set(COMMANDS)
     with pytest.raises(SystemExit):
         _parser().parse_known_args(["rum", "--op", "relu"])
 

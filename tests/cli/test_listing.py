@@ -115,9 +115,7 @@ def test_help_answers_without_numpy(imported, words):
 def test_without_a_command_none_is_imported_nor_what_only_a_command_needs(imported, words):
     loaded = imported(*words)
     commands = {name for name in loaded if name.startswith("gradcheck.cli.")}
-    assert commands == {
-        f"gradcheck.cli.{n}" for n in ("console", "examples", "exit_codes", "main", "parser")
-    }
+    assert commands == {f"gradcheck.cli.{n}" for n in ("console", "exit_codes", "main", "parser")}
     # Each takes more of a start than all of ours: see docs/adr/0033.
     assert not loaded & {"typing", "dataclasses", "inspect", "pathlib", "importlib.metadata"}
 
