@@ -97,21 +97,3 @@ def test_the_copy_is_what_was_judged_and_can_be_repaired(run):
     rms = ("--op", "rms_norm", "--dialect", "weight")
     assert run(*rms, "--impl", KERNELS).code == 1
     assert run(*rms, "--impl", "mended:IMPL").code == 0
-
-
-@pytest.mark.parametrize(
-    ("where", "said"),
-    [
-        (".", "--copy kernels.py: it exists already; name another folder"),
-        ("kernels.py", "--copy kernels.py: it is no folder; name another folder"),
-        ("kernels.py/inner", "Not a directory"),
-        ("a" * 300, "File name too long"),
-    ],
-)
-def test_nothing_is_overwritten(run, where, said):
-    before = Path("kernels.py").read_text()
-    found = run("--copy", where, command="demo")
-    assert (found.code, found.out) == (2, "")
-    (line,) = found.err.splitlines()
-    assert said in line
-    assert Path("kernels.py").read_text() == before

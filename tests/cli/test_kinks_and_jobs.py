@@ -20,20 +20,6 @@ def test_a_convention_asked_for_is_the_only_right_one(run):
     assert "--convention JAX" in said  # in the line to paste
 
 
-def test_an_unknown_system_is_refused_with_the_nearest(run):
-    found = run("--op", "relu", "--convention", "torc")
-    assert (found.code, found.out) == (2, "")
-    assert "did you mean 'PyTorch'?" in found.err
-
-
-@pytest.mark.parametrize("word", ["0", "-1", "many", "1.5"])
-def test_processes_are_counted_in_whole_numbers_from_one(run, word, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        run("--op", "relu", "-j", word)
-    assert stopped.value.code == 2
-    assert "-j" in capsys.readouterr().err
-
-
 def test_taylor_adds_the_remainder_of_every_gradient(judged):
     plain = judged("-q", "--op", "tanh").results
     asked = judged("-q", "--op", "tanh", "--taylor").results

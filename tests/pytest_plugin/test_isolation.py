@@ -73,7 +73,7 @@ def test_code_that_kills_its_process_is_a_failure_and_the_rest_goes_on(pytest_, 
 @pytest.mark.slow
 def test_in_pytests_own_process_for_a_debugger(pytest_):
     words = (*DEADLY, *only("tanh"), "--gradcheck-no-isolate")
-    assert pytest_(*words).returncode == -signal.SIGSEGV
+    assert pytest_(*words, alone=True).returncode == -signal.SIGSEGV
 
 
 @pytest.mark.slow

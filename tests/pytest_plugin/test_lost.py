@@ -56,7 +56,7 @@ def kernels():
 def judged(pytest_):
     def judge(impl, *words, processes=2):
         shared = ("-p", "xdist", "-n", str(processes)) if processes else ()
-        return pytest_(*WORDS, "--gradcheck-impl", f"kernels:{impl}", *shared, *words)
+        return pytest_(*WORDS, "--gradcheck-impl", f"kernels:{impl}", *shared, *words, alone=True)
 
     return judge
 

@@ -66,7 +66,7 @@ def test_a_session_that_asks_for_nothing_is_none_of_the_table_s(pytest_, project
         "def test_own(): assert not {'numpy', 'gradcheck.cli.options'} & set(sys.modules)\n"
     )
     for words in ((), ("--gradcheck-op", "tanh", "--gradcheck-seed", "2")):
-        found = pytest_(*words)
+        found = pytest_(*words, alone=True)
         assert (found.returncode, "1 passed" in found.stdout) == (0, True), found.stdout
 
 
