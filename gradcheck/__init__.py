@@ -1,8 +1,13 @@
 """Judge hand-written backward passes against the true derivative.
 
-The public names load on first use, so that `gradcheck --help` does not import NumPy. Nothing is
-imported here: `python -m gradcheck` comes here while the working directory is first on the path.
+The public names load on first use, so that `gradcheck --help` does not import NumPy. Only built-in
+modules are imported: `python -m gradcheck` comes here while the working directory is first on the
+path.
 """
+
+import sys
+
+from gradcheck.former_names import FormerNames
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__path__.append(f"{__path__[0]}/_moved")  # former names of modules, for suites on file
+sys.meta_path.append(FormerNames())
 
 _HOME = {
     "CheckFailed": "gradcheck.testing.failure",

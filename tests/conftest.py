@@ -69,9 +69,9 @@ def pytest_collection_modifyitems(config, items):
     if config.option.markexpr:
         return
     soak = {item for item in items if item.get_closest_marker("soak")}
-    optional = optional_tests([item for item in items if item not in soak])
+    optional, rest = tiers([item for item in items if item not in soak])
     if config.option.rest:
-        kept = {item for item, mark in optional.items() if "by" not in mark.kwargs}
+        kept = rest
     elif config.option.all or any("::" in word for word in config.args):
         kept = set(items) - soak
     else:
@@ -81,24 +81,36 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item in kept]
 
 
-def optional_tests(items):
-    """The tests of the tiers and their markers, without the `keep` ones of each function.
+def tiers(items):
+    """Tests that a plain run leaves out, and those of them that `--rest` runs.
 
-    Those are evenly spaced among the function's parameters. `by` names the command that judges
-    the others in CI: `--rest` leaves them to it.
+    Of each function with a marker of the tiers, `keep` parameter sets belong to the plain run, and
+    of the others `rest` to `--rest` (without the word: all). Where a command judges the others in
+    CI, `by` names it, and `--rest` runs none.
     """
     functions = defaultdict(list)
     for item in items:
         marks = [mark for mark in item.iter_markers() if mark.name in TIERS]
         if marks:
-            functions[item.nodeid.partition("[")[0]].append((item, marks[0]))
-    found = {}
+            functions[item.nodeid.partition("[")[0]].append((item, marks[0].kwargs))
+    optional, rest = set(), set()
     for function in functions.values():
-        for i, (item, mark) in enumerate(function):
-            keep, count = mark.kwargs.get("keep", 0), len(function)
-            if i * keep // count == (i - 1) * keep // count:
-                found[item] = mark
-    return found
+        options = function[0][1]
+        _, left_out = spaced([item for item, _ in function], options.get("keep", 0))
+        optional.update(left_out)
+        if "by" not in options:
+            rest.update(spaced(left_out, options.get("rest", len(left_out)))[0])
+    return optional, rest
+
+
+def spaced(items, number):
+    """At most `number` items, evenly spaced, and the others."""
+    taken = {
+        i for i in range(len(items)) if i * number // len(items) != (i - 1) * number // len(items)
+    }
+    return [x for i, x in enumerate(items) if i in taken], [
+        x for i, x in enumerate(items) if i not in taken
+    ]
 
 
 @pytest.hookimpl(optionalhook=True)

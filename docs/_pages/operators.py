@@ -14,7 +14,7 @@ from gradcheck_cases import SUITE
 from _pages.mathml import mathml
 from _pages.text import attributes, block, code, front, joined, link, table, text
 from gradcheck.spec import Dialect, Kink, OpSpec, Sample
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.mutant_registry import mutants_of
 from gradcheck.spec.suite import Case

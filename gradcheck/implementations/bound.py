@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from gradcheck.spec.case import AnyCase, Kind
+
 if TYPE_CHECKING:
     from gradcheck.numerics.arrays import Attrs
     from gradcheck.spec.model import ModelCase
@@ -115,6 +117,9 @@ class BoundRule:
     attrs: Attrs
 
 
+AnyBound = Bound | BoundModel | BoundRule
+
+
 class Binding(Protocol):
     """An implementation that can be asked for each case of a suite."""
 
@@ -162,6 +167,20 @@ class RuleBinding(Protocol):
 
 class Implementation(Binding, ModelBinding, RuleBinding, Protocol):
     """What `--impl` names: it can be asked for operators, for models and for update rules."""
+
+
+def bind(binding: Implementation, case: AnyCase, dtype: str) -> AnyBound | None:
+    """The implementation of a case of any kind, or None if there is none.
+
+    Raises:
+        Unsupported: it declares that it lacks the operator, model or rule, or an attribute's value.
+    """
+    of_kind: dict[Kind, Callable[[Any, str], AnyBound | None]] = {
+        Kind.OPERATOR: binding.bind,
+        Kind.MODEL: binding.bind_model,
+        Kind.RULE: binding.bind_rule,
+    }
+    return of_kind[case.kind](case, dtype)
 
 
 class OperatorsOnly:

@@ -40,6 +40,7 @@ from gradcheck.implementations.wire import EARLIER, KEPT, Cargo, Unpacker, put_b
 from gradcheck.results.finding import Finding
 from gradcheck.results.printed import shortened
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.rule import RuleCase
 from gradcheck.spec.suite import Case
@@ -328,16 +329,14 @@ class Isolated:
             shown = (c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
             sys.stderr.write("".join(shown))
 
-    def _bound(self, case: Case | ModelCase | RuleCase, dtype: str) -> Handle | None:
-        point = case.size if isinstance(case, ModelCase) else case.sample
+    def _bound(self, case: AnyCase, dtype: str) -> Handle | None:
         asked = {
             "kind": "bind",
-            "names": [case.spec.name, case.dialect.name, point.name, case.seed],
+            "names": [*case.address],
             "dtype": dtype,
         }
-        handle = Handle(
-            self, case.spec.name, asked, dict(point.attrs) if isinstance(case, Case) else {}
-        )
+        attrs = dict(case.point.attrs) if case.kind is Kind.OPERATOR else {}
+        handle = Handle(self, case.spec.name, asked, attrs)
         return handle if handle.offered() else None
 
     def _refuse_exhausted(self, op: str) -> None:

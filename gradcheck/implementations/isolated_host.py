@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.errors import GradcheckError
-from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Implementation
+from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Implementation, bind
 from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.floats import FLUSHING, Floats
@@ -36,12 +36,14 @@ from gradcheck.implementations.wire import (
     Unpacker,
     span,
 )
+from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import load_suite
 from gradcheck.spec.model import ModelCase
-from gradcheck.spec.rule import RuleCase
 from gradcheck.spec.suite import Case, Suite
 
 _libc = ctypes.CDLL(None)
+NONE: Final = {"kind": "none"}
+"""The answer where nothing is bound."""
 TEXT: Final = 20_000
 """Characters of an exception's text that are worth sending."""
 
@@ -160,37 +162,26 @@ class Host:
 
     # ── binding ──────────────────────────────────────────────────────────────────────────────
 
-    def _case(self, asked: Mapping[str, Any], attrs: dict[str, Any]) -> Case | ModelCase | RuleCase:
+    def _case(self, asked: Mapping[str, Any], attrs: dict[str, Any]) -> AnyCase:
         """The case that is meant: a sample of the suite, or one like it with these attributes."""
         name, dialect, point, seed = asked["names"]
-        home = self.suite.home[name]
-        if name in self.suite.models:
-            model = self.suite.models[name]
-            size = next(s for s in model.sizes if s.name == point)
-            return ModelCase(model, model.dialect(dialect), size, seed, home)
-        if name in self.suite.rules:
-            rule = self.suite.rules[name]
-            steps = next(s for s in rule.samples if s.name == point)
-            return RuleCase(rule, rule.dialect(dialect), steps, seed, home)
+        if name not in self.suite.operators:
+            return self.suite.case(name, dialect, point, seed)
         spec = self.suite.operators[name]
         known = next((s for s in spec.samples if s.name == point), spec.samples[0])
         sample = replace(known, name=point, attrs=attrs)
-        return Case(spec, spec.dialect(dialect), sample, seed, home)
+        return Case(spec, spec.dialect(dialect), sample, seed, self.suite.home[name])
 
-    def _bind(
-        self, case: Case | ModelCase | RuleCase, dtype: str, packer: Packer
-    ) -> dict[str, Any]:
-        who = self.implementation
-        if isinstance(case, ModelCase):
-            model = who.bind_model(case, dtype)
-            return self._none if model is None else self._model(case, model)
-        if isinstance(case, RuleCase):
-            rule = who.bind_rule(case, dtype)
-            return self._none if rule is None else self._rule(rule, packer)
-        bound = who.bind(case, dtype)
-        return self._none if bound is None else self._operator(bound, packer)
-
-    _none: Final = {"kind": "none"}
+    def _bind(self, case: AnyCase, dtype: str, packer: Packer) -> dict[str, Any]:
+        bound = bind(self.implementation, case, dtype)
+        if bound is None:
+            return dict(NONE)
+        if isinstance(bound, Bound):
+            return self._operator(bound, packer)
+        if isinstance(bound, BoundRule):
+            return self._rule(bound, packer)
+        assert isinstance(case, ModelCase)
+        return self._model(case, bound)
 
     def _operator(self, bound: Bound, packer: Packer) -> dict[str, Any]:
         roles = {"vjp": bound.vjp, "forward": bound.forward, "asked": bound.asked}
@@ -222,7 +213,7 @@ class Host:
         stage = next(s for s in case.program.stages if s.name == name)
         vjp = bound.stage(stage)
         if vjp is None:
-            return dict(self._none)
+            return dict(NONE)
         return self._kept({"stage": lambda cts, values: vjp(stage, cts, values)})
 
     def _kept(self, roles: Mapping[str, Callable[..., Any] | None]) -> dict[str, Any]:

@@ -13,14 +13,13 @@ from typing import Any, Final
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.dtypes import is_float
+from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import resolve
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.program import Program
-from gradcheck.spec.rule import RuleCase
-from gradcheck.spec.suite import Case
 
 
-def entry_of(table: Mapping[str, Any], case: Case | ModelCase | RuleCase) -> tuple[Any, Attrs]:
+def entry_of(table: Mapping[str, Any], case: AnyCase) -> tuple[Any, Attrs]:
     """The entry for `name/dialect`, else for `name`, else None.
 
     With it come the values that its code may have fixed: the spec's defaults, and the dialect's

@@ -3,5 +3,3 @@
 In: mutants and faults of a suite. Out: a report on which were rejected, and named rightly.
 `mutation` is the runner; `operators`, `model`, `rule`, `contract` and `narrow_model` are its kinds.
 """
-
-__path__.append(f"{__path__[0]}/_moved")  # former names of modules, for suites on file

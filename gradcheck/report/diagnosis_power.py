@@ -15,7 +15,7 @@ from gradcheck.report.marked import code, escape
 from gradcheck.report.page import Page, grid, span
 from gradcheck.report.wrapped_table import wrapped_table
 from gradcheck.results.words import clean, plural
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

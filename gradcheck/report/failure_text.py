@@ -25,7 +25,7 @@ from gradcheck.results.words import (
     relative,
     subject,
 )
-from gradcheck.spec.label import UNKNOWN
+from gradcheck.spec.defect import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gradcheck.results.finding import Finding
-
-
-class Kind(StrEnum):
-    """What was judged as a whole."""
-
-    OPERATOR = "operator"
-    MODEL = "model"
-    RULE = "rule"
-    """An update rule."""
+from gradcheck.spec.case import Kind as Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 
 GLYPHS: Final = frozenset(".0123456789!?")
 """What a cell of a heat map may be."""
@@ -228,8 +228,8 @@ class Blame:
 class Diagnosis:
     """Why a gradient is wrong, as far as can be told from outside.
 
-    `label` is the code of a class of defects (see `spec.label`), empty where no known pattern fits;
-    `says` is one sentence in the user's terms, `evidence` what it rests on, one sentence
+    `label` is the code of a class of defects (see `spec.defect`), empty where no known pattern
+    fits; `says` is one sentence in the user's terms, `evidence` what it rests on, one sentence
     each; `rule` names the rule that found it.
     """
 

@@ -17,8 +17,9 @@ from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import Header, Run, digest_of
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
 from gradcheck.run.limits import CrashLimit, TimeLimit, TimeUp
-from gradcheck.run.plan import AnyCase, LoadedPlan, Plan, loaded
+from gradcheck.run.plan import LoadedPlan, Plan, loaded
 from gradcheck.run.workers import WorkersLostError
+from gradcheck.spec.case import AnyCase
 
 if TYPE_CHECKING:
     from gradcheck.run.workers.run_queue import RunQueue

@@ -5,10 +5,10 @@ A case of an operator, a model or an update rule ends in findings, and a finding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.errors import CODE_ERRORS, GradcheckError, raised
 from gradcheck.explain.case_diagnosis import LazyDiagnoser, only_adds
@@ -17,12 +17,13 @@ from gradcheck.implementations.processes import crash_or_hang
 from gradcheck.implementations.processes.crash_or_hang import LIMITS
 from gradcheck.implementations.returned import failures
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case, with_v_curves
-from gradcheck.results.case_result import CaseResult, Kind
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.limits import CALL
-from gradcheck.run.plan import AnyCase, Plan, kind_of
+from gradcheck.run.plan import Plan
 from gradcheck.run.to_result import result_of
+from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.selection import DTYPES, LOW
 from gradcheck.spec.suite import Case
 
@@ -97,10 +98,10 @@ def _judge(
     ask: Ask
     try:
         fingerprint = case.fingerprint
-        ask = _asking(plan, case, why)
+        ask = ASKING[case.kind](plan, case, why)
     except CODE_ERRORS as error:  # a case at fault is a verdict
         ask = _invalid(error)
-    dtypes = _dtypes(plan, case)
+    dtypes = plan.dtypes_of(case)
     for binding in bindings:
         reason = left_out(binding.name, case.spec.name)
         for dtype in dtypes:
@@ -124,13 +125,9 @@ def not_reached(
     return [
         result_of(plan, case, fingerprint, word, dtype, _not_run(why))
         for word in words
-        for dtype in _dtypes(plan, case)
+        for dtype in plan.dtypes_of(case)
         if (word, dtype) not in asked
     ]
-
-
-def _dtypes(plan: Plan, case: AnyCase) -> Sequence[str]:
-    return plan.model_dtypes if kind_of(case) is Kind.MODEL else plan.dtypes
 
 
 def _untold(failed: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
@@ -152,14 +149,6 @@ def _not_run(why: str) -> Finding:
     return Finding(name=CALL, verdict=Verdict.NOTRUN, reason=why)
 
 
-def _asking(plan: Plan, case: AnyCase, why: LazyDiagnoser) -> Ask:
-    if isinstance(case, Case):
-        return _operator(plan, case, why)
-    from gradcheck.spec.model import ModelCase
-
-    return _model(plan, case) if isinstance(case, ModelCase) else _rule(case)
-
-
 def _invalid(error: BaseException) -> Ask:
     return lambda binding, dtype: [_at_fault(error)]
 
@@ -168,7 +157,7 @@ def _at_fault(error: BaseException) -> Finding:
     return Finding(name=CALL, verdict=Verdict.INVALID, reason=_describe(error))
 
 
-def _model(plan: Plan, case: ModelCase) -> Ask:
+def _model(plan: Plan, case: ModelCase, why: LazyDiagnoser) -> Ask:
     from gradcheck.explain.model_blame import ModelBlame
     from gradcheck.judge.model import judge_model
     from gradcheck.judge.model_truth import ModelTruth
@@ -199,7 +188,7 @@ def _trained(
                 yield replace(finding, name=f"training by {rule.name}")
 
 
-def _rule(case: RuleCase) -> Ask:
+def _rule(plan: Plan, case: RuleCase, why: LazyDiagnoser) -> Ask:
     from gradcheck.judge.rule import certified_rule, judge_rule
     from gradcheck.judge.rule_truth import RuleTruth
 
@@ -236,6 +225,14 @@ def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
         return why.explained(case, binding, dtype, [replace(f, source=source) for f in broken])
 
     return ask
+
+
+ASKING: Final[Mapping[Kind, Callable[[Plan, Any, LazyDiagnoser], Ask]]] = {
+    Kind.OPERATOR: _operator,
+    Kind.MODEL: _model,
+    Kind.RULE: _rule,
+}
+"""By the kind of a case, what prepares its judgement."""
 
 
 def _and(found: Sequence[Finding], more: Callable[[], Iterable[Finding]]) -> list[Finding]:

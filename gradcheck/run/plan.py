@@ -6,23 +6,20 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from gradcheck.errors import LoadError, ManifestError
 from gradcheck.implementations.bound import Closing, Implementation, LaidOut
 from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import TIMEOUT
-from gradcheck.results.case_result import Kind
+from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.loading import installed_suites
-from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:  # a run of operators needs neither models nor update rules
-    from gradcheck.spec.model import ModelCase, Size
-    from gradcheck.spec.operator import Sample
-    from gradcheck.spec.rule import RuleCase, Steps
-    from gradcheck.spec.suite import Suite
+    from gradcheck.spec.model import ModelCase
+    from gradcheck.spec.rule import RuleCase
+    from gradcheck.spec.suite import Case, Suite
 
-AnyCase: TypeAlias = "Case | ModelCase | RuleCase"
 Executor = Literal["local", "dask"]
 T = TypeVar("T")
 SHARD: Final = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
@@ -98,6 +95,10 @@ class Plan:
         wanted = [case for case in every if self.only is None or case.name in self.only]
         return [*shard_of(wanted, self.shard)]
 
+    def dtypes_of(self, case: AnyCase) -> Sequence[str]:
+        """The dtypes in which a case is judged."""
+        return self.model_dtypes if case.kind is Kind.MODEL else self.dtypes
+
     def owes_contract(self, implementation: str) -> bool:
         """Whether the contract of an implementation is checked."""
         return implementation != "reference" if self.contract is None else self.contract
@@ -106,24 +107,6 @@ class Plan:
 def names_of(cases: Iterable[AnyCase]) -> set[tuple[str, str]]:
     """The operators, models and rules, with their dialects, of some cases."""
     return {(case.spec.name, case.dialect.name) for case in cases}
-
-
-def point_of(case: AnyCase) -> Sample | Size | Steps:
-    """The point of a case: an operator's sample, a model's size, a rule's steps."""
-    if isinstance(case, Case):
-        return case.sample
-    from gradcheck.spec.model import ModelCase
-
-    return case.size if isinstance(case, ModelCase) else case.sample
-
-
-def kind_of(case: AnyCase) -> Kind:
-    """The kind of a case."""
-    if isinstance(case, Case):
-        return Kind.OPERATOR
-    from gradcheck.spec.model import ModelCase
-
-    return Kind.MODEL if isinstance(case, ModelCase) else Kind.RULE
 
 
 # ── shards ───────────────────────────────────────────────────────────────────────────────────────

@@ -8,11 +8,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from gradcheck.results.case_result import CaseId, CaseResult, Kind
+from gradcheck.results.case_result import CaseId, CaseResult
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.words import FLAGS
 from gradcheck.run.options import OPTIONS, SWITCH, Option
-from gradcheck.run.plan import AnyCase, Plan, kind_of, point_of
+from gradcheck.run.plan import Plan
+from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.suite import Case
 
 THREAD: Final = re.compile(r"\b(Current thread|Thread) 0x[0-9a-f]+(?= \()")
@@ -30,7 +31,7 @@ def result_of(
     finding: Finding,
 ) -> CaseResult:
     """The result of a finding in one case and dtype; `fingerprint` is the case's."""
-    point = point_of(case)
+    point = case.point
     return CaseResult(
         case=CaseId(
             name=f"{case.name}/{dtype}",
@@ -42,7 +43,7 @@ def result_of(
             dtype=dtype,
             seed=plan.seed,
             hunts="" if finding.part is Part.CONTRACT else point.hunts,
-            kind=kind_of(case),
+            kind=case.kind,
         ),
         finding=replace(finding, printed=steady(finding.printed)) if finding.printed else finding,
         repro=_again(plan, case, implementation, dtype, finding),
@@ -61,7 +62,7 @@ def steady(printed: str) -> str:
 
 def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: Finding) -> str:
     """The command that judges one case again, alone."""
-    kind = kind_of(case)
+    kind = case.kind
     alone = kind is Kind.OPERATOR and finding.part is Part.GRADIENT
     words = ["gradcheck"]
     if alone:
@@ -69,7 +70,7 @@ def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: 
         words += ["repro", f"{case.name}/{dtype}" + f":{finding.name}" * one]
     else:
         words += ["run", FLAGS[kind], case.spec.name, "--dialect", case.dialect.name]
-        words += ["--sample", point_of(case).name, "--dtype", dtype]
+        words += ["--sample", case.point.name, "--dtype", dtype]
         words += ["--no-config"] * plan.config
     for reference in plan.suites:
         words += _flag("--suite", reference)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from gradcheck.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from gradcheck.spec.case import AnyCase
     from gradcheck.spec.model import ModelCase
     from gradcheck.spec.rule import RuleCase
     from gradcheck.spec.suite import Case, Suite
@@ -81,22 +81,27 @@ class Choice:
     def _narrowed(
         self, operators: list[Case], models: list[ModelCase], rules: list[RuleCase]
     ) -> Chosen:
-        """What is left of each kind; a glob has to match something in one of them."""
+        """The cases of each kind that match; a glob has to match something in one of them."""
+        cases: list[AnyCase] = [*operators, *models, *rules]
         kind = " or ".join(["sample"] * bool(operators or rules) + ["size"] * bool(models))
-        dialects = [(c.dialect.name for c in of_kind) for of_kind in (operators, models, rules)]
-        samples = [(c.sample.name for c in of_kind) for of_kind in (operators, rules)]
-        _check("dialect", self.dialects, chain(*dialects))
-        _check(kind, self.samples, chain(*samples, (c.size.name for c in models)))
+        _check("dialect", self.dialects, {case.dialect.name for case in cases})
+        _check(kind, self.samples, {case.point.name for case in cases})
+
+        def wanted(case: AnyCase) -> bool:
+            return _matches(case.dialect.name, self.dialects) and _matches(
+                case.point.name, self.samples
+            )
+
         return self._meant(
             Chosen(
-                operators=[c for c in operators if self._wants(c.dialect.name, c.sample.name)],
-                models=[c for c in models if self._wants(c.dialect.name, c.size.name)],
-                rules=[c for c in rules if self._wants(c.dialect.name, c.sample.name)],
+                operators=[case for case in operators if wanted(case)],
+                models=[case for case in models if wanted(case)],
+                rules=[case for case in rules if wanted(case)],
             )
         )
 
     def _meant(self, chosen: Chosen) -> Chosen:
-        """What the keyword leaves of it; that has to be something."""
+        """The cases that match the keyword; there has to be one."""
         if self.keyword is None:
             return chosen
         from gradcheck.spec.keyword_expression import parsed  # deferred: few runs have one
@@ -116,12 +121,8 @@ class Choice:
             )
         return found
 
-    def _wants(self, dialect: str, sample: str) -> bool:
-        return _matches(dialect, self.dialects) and _matches(sample, self.samples)
 
-
-def _check(kind: str, globs: Sequence[str], names: Iterable[str]) -> None:
-    known = set(names)
+def _check(kind: str, globs: Sequence[str], known: set[str]) -> None:
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
             raise UnknownNameError(kind, glob, known)

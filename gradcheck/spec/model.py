@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from gradcheck.errors import SpecError
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.draw import Draw
+from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.operator import DEFAULT, Array, Dialect, dialect_named
 from gradcheck.spec.spec_checks import (
     check_attrs,
@@ -93,6 +92,11 @@ class ModelSpec:
                 )
         return {p.name: p.default for p in parameters}
 
+    @property
+    def points(self) -> tuple[Size, ...]:
+        """The sizes, under the name that all kinds of specs share."""
+        return self.sizes
+
     def dialect(self, name: str) -> Dialect:
         """The dialect called `name`.
 
@@ -103,13 +107,14 @@ class ModelSpec:
 
 
 @dataclass(frozen=True)
-class ModelCase:
+class ModelCase(AnyCase):
     """One point to judge a model at: model, dialect and size, with the values of everything given.
 
     Parameters and inputs are float64 (within the range of float32) or int64, and read-only.
     A number depends on the names of the model, the size and the tensor, and on the seed alone.
     """
 
+    kind: ClassVar[Kind] = Kind.MODEL
     spec: ModelSpec
     dialect: Dialect
     size: Size
@@ -117,23 +122,14 @@ class ModelCase:
     suite: str
 
     @property
-    def name(self) -> str:
-        """`model/dialect/size`."""
-        return f"{self.spec.name}/{self.dialect.name}/{self.size.name}"
-
-    @cached_property
-    def attrs(self) -> Attrs:
-        """Dimensions: the model's defaults, then the dialect's, then the size's."""
-        return {**self.spec.defaults, **self.dialect.attrs, **self.size.attrs}
+    def point(self) -> Size:
+        """The size."""
+        return self.size
 
     @cached_property
     def program(self) -> Program:
         """The program at these dimensions."""
         return self.spec.build(**self.attrs)
-
-    def draw(self, *role: object) -> Draw:
-        """A generator for one role, the same for every dialect."""
-        return Draw(self.seed, self.suite, self.spec.name, self.size.name, *role)
 
     @cached_property
     def given(self) -> dict[str, Array]:
@@ -168,18 +164,13 @@ class ModelCase:
         """Inputs by name."""
         return {name: self.given[name] for name in self.program.inputs}
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Four characters that change when the case's meaning does: values, stages, attributes."""
-        digest = hashlib.blake2b(digest_size=8)
+    def _meaning(self) -> Iterator[bytes]:
         for name, array in self.given.items():
-            digest.update(f"{name}{array.dtype}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+            yield f"{name}{array.dtype}{array.shape}".encode()
+            yield np.ascontiguousarray(array).tobytes()
         for stage in self.program.stages:
-            attrs = sorted(stage.all_attrs.items())
-            digest.update(f"{stage.name}{stage.op.name}{stage.reads}{stage.outputs}".encode())
-            digest.update(repr(attrs).encode())
-        return digest.hexdigest()[:4]
+            yield f"{stage.name}{stage.op.name}{stage.reads}{stage.outputs}".encode()
+            yield repr(sorted(stage.all_attrs.items())).encode()
 
     def _drawn(self, attempt: int) -> dict[str, Array]:
         given = {}

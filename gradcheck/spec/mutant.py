@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gradcheck.errors import SpecError
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import Draw
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import Defect, defect_named
 from gradcheck.spec.operator import Array
 from gradcheck.spec.spec_checks import NAME
+
+WORDS: Final = tuple(defect.word for defect in Defect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +22,10 @@ class Mutant:
     """One wrong VJP of one operator.
 
     `vjp` has the parameters of the spec's VJP. For a defect with a memory between calls, `make()`
-    returns a fresh VJP instead. `says` is the defect in one sentence, `label` its class (see
-    `LABELS`), `also` further classes that describe it, `killer` the sample that must reject it,
-    `modelled_on` the real bug. `dialects` are those where the defect exists (empty: all), `dtype`
-    the one where it shows (empty: all).
+    returns a fresh VJP instead. `says` is the defect in one sentence, `label` its class, by word
+    or by code ("scale", "F"; see `Defect`), `also` further classes that describe it, `killer` the
+    sample that must reject it, `modelled_on` the real bug. `dialects` are those where the defect
+    exists (empty: all), `dtype` the one where it shows (empty: all).
 
     An equivalent mutant is right after all: `equivalent` is the proof in one sentence, and
     `inputs(draw)` generates (primals, attributes) outside the suite's samples, on which mutant and
@@ -51,9 +53,12 @@ class Mutant:
         me = f"mutant {self.op}/{self.name}"
         if not NAME.fullmatch(self.name):
             raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
-        for label in self.labels:
-            if label not in LABELS:
-                raise SpecError(f"{me}: no class {label!r}; known: {', '.join(LABELS)}")
+        found = [defect_named(label) for label in self.labels]
+        for label, defect in zip(self.labels, found, strict=True):
+            if defect is None:
+                raise SpecError(f"{me}: no class {label!r}; known: {', '.join(WORDS)}")
+        object.__setattr__(self, "label", found[0])
+        object.__setattr__(self, "also", tuple(found[1:]))
         if len(set(self.labels)) != len(self.labels):
             raise SpecError(f"{me}: a class stands twice in {self.labels}; name each once")
         if not self.says.strip():
@@ -118,10 +123,10 @@ def mutant_table(
     Example:
         >>> def negated(xp, ct, x):
         ...     return -2 * x * ct
-        >>> rows = {("negated", "S", "typical"): ("It has the other sign.", negated)}
+        >>> rows = {("negated", "sign", "typical"): ("It has the other sign.", negated)}
         >>> (mutant,) = mutant_table("sqr", rows)
         >>> mutant.full_name, mutant.labels, mutant.says
-        ('sqr/negated', ('S',), 'It has the other sign.')
+        ('sqr/negated', (<Defect.SIGN: 'S'>,), 'It has the other sign.')
     """
 
     def mutant(name: str, classes: str, killer: str, row: Row) -> Mutant:

@@ -291,6 +291,11 @@ class OpSpec:
         """The case file that the operator stands in."""
         return str(self.forward.__module__).rpartition(".")[2]
 
+    @property
+    def points(self) -> tuple[Sample, ...]:
+        """The samples, under the name that all kinds of specs share."""
+        return self.samples
+
     def dialect(self, name: str) -> Dialect:
         """The dialect called `name`.
 

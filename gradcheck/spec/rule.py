@@ -7,18 +7,18 @@ what goes wrong in a rule goes wrong over time: a bias correction, a state that 
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from gradcheck.errors import SpecError
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import Draw
+from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.operator import DEFAULT, Array, Dialect, dialect_named
 from gradcheck.spec.spec_checks import (
     check_attrs,
@@ -131,6 +131,11 @@ class RuleSpec:
         """The case file that the rule stands in."""
         return str(self.update.__module__).rpartition(".")[2]
 
+    @property
+    def points(self) -> tuple[Steps, ...]:
+        """The samples, under the name that all kinds of specs share."""
+        return self.samples
+
     def dialect(self, name: str) -> Dialect:
         """The dialect called `name`.
 
@@ -141,12 +146,13 @@ class RuleSpec:
 
 
 @dataclass(frozen=True)
-class RuleCase:
+class RuleCase(AnyCase):
     """One sequence to judge a rule by: rule, dialect and sample, with its numbers.
 
     All arrays are float64 (within the range of float32), and read-only.
     """
 
+    kind: ClassVar[Kind] = Kind.RULE
     spec: RuleSpec
     dialect: Dialect
     sample: Steps
@@ -154,14 +160,9 @@ class RuleCase:
     suite: str
 
     @property
-    def name(self) -> str:
-        """`rule/dialect/sample`."""
-        return f"{self.spec.name}/{self.dialect.name}/{self.sample.name}"
-
-    @cached_property
-    def attrs(self) -> Attrs:
-        """Hyper-parameters: the rule's defaults, then the dialect's, then the sample's."""
-        return {**self.spec.defaults, **self.dialect.attrs, **self.sample.attrs}
+    def point(self) -> Steps:
+        """The sequence of steps."""
+        return self.sample
 
     @property
     def times(self) -> range:
@@ -175,7 +176,7 @@ class RuleCase:
         Raises:
             SpecError: float32 does not hold a value.
         """
-        return self._kept(self.sample.params(self._draw("params")))
+        return self._kept(self.sample.params(self.draw("params")))
 
     @cached_property
     def gradients(self) -> tuple[dict[str, Array], ...]:
@@ -186,7 +187,7 @@ class RuleCase:
         """
         found = []
         for t in self.times:
-            tensors = self._kept(self.sample.gradients(self._draw("gradients", t), t))
+            tensors = self._kept(self.sample.gradients(self.draw("gradients", t), t))
             shapes = {name: g.shape for name, g in tensors.items()}
             if shapes != {name: p.shape for name, p in self.params.items()}:
                 raise SpecError(f"{self.name}: gradients of step {t} are {shapes}; fit the params")
@@ -198,23 +199,15 @@ class RuleCase:
         """What the sample puts into the rule's memory before the first step; None: nothing."""
         if self.sample.state is None:
             return None
-        drawn = self.sample.state(self._draw("state"), self.params)
+        drawn = self.sample.state(self.draw("state"), self.params)
         return {slot: self._kept(tensors) for slot, tensors in drawn.items()}
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Four characters that change when the case's meaning does: numbers and attributes."""
-        digest = hashlib.blake2b(digest_size=8)
+    def _meaning(self) -> Iterator[bytes]:
         for tensors in (self.params, *self.gradients, *(self.state or {}).values()):
             for name, array in tensors.items():
-                digest.update(f"{name}{array.shape}".encode())
-                digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update(f"{sorted(self.attrs.items())!r}{self.times!r}".encode())
-        return digest.hexdigest()[:4]
-
-    def _draw(self, *role: object) -> Draw:
-        """A generator for one role, the same for every dialect."""
-        return Draw(self.seed, self.suite, self.spec.name, self.sample.name, *role)
+                yield f"{name}{array.shape}".encode()
+                yield np.ascontiguousarray(array).tobytes()
+        yield f"{sorted(self.attrs.items())!r}{self.times!r}".encode()
 
     def _kept(self, tensors: Tensors) -> dict[str, Array]:
         kept = {}

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from gradcheck.errors import SpecError, UnknownNameError
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.draw import Draw
+from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.lazy_specs import Families
 from gradcheck.spec.operator import Array, Dialect, OpSpec, Sample
 from gradcheck.spec.spec_checks import check_held
@@ -27,12 +25,13 @@ Spec = TypeVar("Spec", OpSpec, "ModelSpec", "RuleSpec")
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(AnyCase):
     """One point to judge at: operator, dialect and sample, with its primals and attributes.
 
     `primals` are float64, with full mantissas, or int64; they are read-only.
     """
 
+    kind: ClassVar[Kind] = Kind.OPERATOR
     spec: OpSpec
     dialect: Dialect
     sample: Sample
@@ -40,14 +39,9 @@ class Case:
     suite: str
 
     @property
-    def name(self) -> str:
-        """`op/dialect/sample`; a dtype and an output are appended by what uses them."""
-        return f"{self.spec.name}/{self.dialect.name}/{self.sample.name}"
-
-    @cached_property
-    def attrs(self) -> Attrs:
-        """Attributes: the operator's defaults, then the dialect's, then the sample's."""
-        return {**self.spec.defaults, **self.dialect.attrs, **self.sample.attrs}
+    def point(self) -> Sample:
+        """The sample."""
+        return self.sample
 
     @cached_property
     def primal_names(self) -> tuple[str, ...]:
@@ -59,10 +53,6 @@ class Case:
         """Core axes of each primal that the dialect has."""
         pairs = zip(self.spec.primals, self.spec.core_ranks, strict=True)
         return tuple(rank for name, rank in pairs if name not in self.dialect.without)
-
-    def draw(self, role: str) -> Draw:
-        """A generator for one role ("primals", "cotangents"); equal for all dialects."""
-        return Draw(self.seed, self.suite, self.spec.name, self.sample.name, role)
 
     @cached_property
     def primals(self) -> tuple[Array, ...]:
@@ -96,16 +86,12 @@ class Case:
             kept.append(array)
         return tuple(kept)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Four characters of a hash of primals, attributes and slack."""
-        digest = hashlib.blake2b(digest_size=8)
+    def _meaning(self) -> Iterator[bytes]:
         for array in self.primals:
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update(repr(sorted(self.attrs.items())).encode())
-        digest.update(repr(self.spec.slack).encode())
-        return digest.hexdigest()[:4]
+            yield f"{array.dtype}{array.shape}".encode()
+            yield np.ascontiguousarray(array).tobytes()
+        yield repr(sorted(self.attrs.items())).encode()
+        yield repr(self.spec.slack).encode()
 
 
 class Suite:
@@ -183,8 +169,7 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing.
         """
-        _check_globs("operator", globs, self.operators)
-        return [self.operators[name] for name in self.operators if _matches(name, globs)]
+        return self._matching(Kind.OPERATOR, globs)
 
     def cases(
         self,
@@ -198,10 +183,7 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing among the operators selected.
         """
-        return [
-            Case(spec, dialect, sample, seed, self.home[spec.name])
-            for spec, dialect, sample in _points(self.select(ops), dialects, samples)
-        ]
+        return [*self._cases(Kind.OPERATOR, ops, dialects, samples, seed)]
 
     def model_cases(
         self,
@@ -215,20 +197,7 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing among the models selected.
         """
-        from gradcheck.spec.model import ModelCase  # deferred: most runs are of operators alone
-
-        _check_globs("model", models, self.models)
-        specs = [self.models[name] for name in self.models if _matches(name, models)]
-        _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
-        _check_globs("size", sizes, {p.name for s in specs for p in s.sizes})
-        return [
-            ModelCase(spec, dialect, size, seed, self.home[spec.name])
-            for spec in specs
-            for dialect in spec.dialects
-            if _matches(dialect.name, dialects)
-            for size in spec.sizes
-            if _matches(size.name, sizes)
-        ]
+        return [*self._cases(Kind.MODEL, models, dialects, sizes, seed)]
 
     def rule_cases(
         self,
@@ -242,14 +211,54 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing among the rules selected.
         """
-        from gradcheck.spec.rule import RuleCase
+        return [*self._cases(Kind.RULE, rules, dialects, samples, seed)]
 
-        _check_globs("rule", rules, self.rules)
-        specs = [self.rules[name] for name in self.rules if _matches(name, rules)]
-        return [
-            RuleCase(spec, dialect, sample, seed, self.home[spec.name])
-            for spec, dialect, sample in _points(specs, dialects, samples)
-        ]
+    def case(self, name: str, dialect: str, point: str, seed: int) -> AnyCase:
+        """The case of an operator, model or update rule with these names (`AnyCase.address`).
+
+        Raises:
+            UnknownNameError: there is no such dialect, sample or size.
+            KeyError: there is no such spec.
+        """
+        kind = next(kind for kind in Kind if name in self.specs(kind))
+        spec = self.specs(kind)[name]
+        for one in spec.points:
+            if one.name == point:
+                found = _case_class(kind)
+                return found(spec, spec.dialect(dialect), one, seed, self.home[name])
+        raise UnknownNameError(_point_word(kind), point, [one.name for one in spec.points])
+
+    def specs(self, kind: Kind) -> Mapping[str, Any]:
+        """The operators, models or update rules, by name."""
+        return {
+            Kind.OPERATOR: self.operators,
+            Kind.MODEL: self.models,
+            Kind.RULE: self.rules,
+        }[kind]
+
+    def _matching(self, kind: Kind, globs: Sequence[str]) -> list[Any]:
+        specs = self.specs(kind)
+        _check_globs(kind, globs, specs)
+        return [specs[name] for name in specs if _matches(name, globs)]
+
+    def _cases(
+        self,
+        kind: Kind,
+        names: Sequence[str],
+        dialects: Sequence[str],
+        points: Sequence[str],
+        seed: int,
+    ) -> Iterator[Any]:
+        specs, case = self._matching(kind, names), _case_class(kind)
+        _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
+        _check_globs(_point_word(kind), points, {p.name for s in specs for p in s.points})
+        for spec in specs:
+            for dialect in spec.dialects:
+                for point in spec.points:
+                    meant = _matches(dialect.name, dialects) and _matches(point.name, points)
+                    only = getattr(point, "dialects", ())
+                    if meant and (not only or dialect.name in only):
+                        yield case(spec, dialect, point, seed, self.home[spec.name])
 
     def __iter__(self) -> Iterator[OpSpec]:
         """Operators in order."""
@@ -281,22 +290,22 @@ def _by_name(suite: str, what: str, specs: Sequence[Spec] | Families[Spec]) -> M
     return found
 
 
-def _points(
-    specs: Sequence[OpSpec | RuleSpec], dialects: Sequence[str], samples: Sequence[str]
-) -> Iterator[tuple[Any, Dialect, Any]]:
-    """Specs of operators or update rules, each with its dialects and samples that match.
+def _case_class(kind: Kind) -> Callable[..., AnyCase]:
+    # Deferred: a run of operators alone needs no dataclasses of models and update rules.
+    if kind is Kind.MODEL:
+        from gradcheck.spec.model import ModelCase
 
-    Raises:
-        UnknownNameError: a glob matches nothing.
-    """
-    _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
-    _check_globs("sample", samples, {p.name for s in specs for p in s.samples})
-    for spec in specs:
-        for dialect in spec.dialects:
-            for sample in spec.samples:
-                meant = _matches(dialect.name, dialects) and _matches(sample.name, samples)
-                if meant and (not sample.dialects or dialect.name in sample.dialects):
-                    yield spec, dialect, sample
+        return ModelCase
+    if kind is Kind.RULE:
+        from gradcheck.spec.rule import RuleCase
+
+        return RuleCase
+    return Case
+
+
+def _point_word(kind: Kind) -> str:
+    """The word for a point of a kind of spec, in messages."""
+    return "size" if kind is Kind.MODEL else "sample"
 
 
 def _check_globs(kind: str, globs: Sequence[str], known: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ from gradcheck.results.expectation import Breach, Gate, Known, Problem
 from gradcheck.results.run import Header, Run, digest_of
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import clean, plural
-from gradcheck.spec.label import UNKNOWN
+from gradcheck.spec.defect import UNKNOWN
 from gradcheck.testing import BASELINE
 from gradcheck.testing.items import attached_results
 

@@ -17,7 +17,7 @@ from gradcheck.cli.flags import option_named
 from gradcheck.cli.options import filled, project_of
 from gradcheck.cli.run import plan_of
 from gradcheck.errors import LoadError, Unsupported, UsageError
-from gradcheck.implementations.bound import Implementation
+from gradcheck.implementations.bound import Implementation, bind
 from gradcheck.implementations.checked_call import bound_by
 from gradcheck.implementations.returned import Broken
 from gradcheck.results.baseline import clock
@@ -32,9 +32,8 @@ from gradcheck.results.run import Header, Run
 from gradcheck.run.execute import header_of
 from gradcheck.run.judge_case import judge, why_of
 from gradcheck.run.options import OPTIONS
-from gradcheck.run.plan import AnyCase, Plan, loaded, names_of
-from gradcheck.spec.model import ModelCase
-from gradcheck.spec.rule import RuleCase
+from gradcheck.run.plan import Plan, loaded, names_of
+from gradcheck.spec.case import AnyCase
 from gradcheck.spec.suite import Suite
 from gradcheck.testing import MARKER, WORKER
 
@@ -205,30 +204,18 @@ class Session:
 
 
 def _checks(plan: Plan, bindings: Sequence[Implementation]) -> list[Check]:
-    kinds: tuple[tuple[Sequence[AnyCase], Sequence[str]], ...] = (
-        (plan.cases, plan.dtypes),
-        (plan.models, plan.model_dtypes),
-        (plan.rules, plan.dtypes),
-    )
     return [
         Check(case, who, dtype)
         for who in bindings
-        for cases, dtypes in kinds
-        for case in cases
-        for dtype in dtypes
+        for case in (*plan.cases, *plan.models, *plan.rules)
+        for dtype in plan.dtypes_of(case)
     ]
 
 
 def _bound(check: Check) -> bool:
     case, binding = check.case, check.binding
     try:
-        if isinstance(case, ModelCase):
-            found: object = bound_by(lambda: binding.bind_model(case, check.dtype))
-        elif isinstance(case, RuleCase):
-            found = bound_by(lambda: binding.bind_rule(case, check.dtype))
-        else:
-            found = bound_by(lambda: binding.bind(case, check.dtype))
-        return found is not None
+        return bound_by(lambda: bind(binding, case, check.dtype)) is not None
     except Unsupported:
         return False
     except Broken:  # it dies of it, which the item reports

@@ -16,7 +16,7 @@ from gradcheck.numerics.draw import Draw
 from gradcheck.power.attack import Target
 from gradcheck.power.equivalence import difference
 from gradcheck.power.score import Part
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 from gradcheck.spec.mutant_registry import mutants_of
 from gradcheck.spec.suite import Case
 from tests.cases.known_bad import KNOWN_BAD

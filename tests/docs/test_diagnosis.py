@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 from tests.explain.scenes import changed, named
 
 PAGE = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")

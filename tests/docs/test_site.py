@@ -27,7 +27,7 @@ from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.results.expectation import Breach, Known
 from gradcheck.results.stored import described
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 from gradcheck.spec.mutant_registry import mutants_of
 
 pytestmark = pytest.mark.slow

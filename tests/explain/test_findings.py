@@ -17,7 +17,7 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.contract import Mutated, contract_mutants_of
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 
 SUITE = gradcheck_cases.SUITE
 MUTANTS = {mutant.name: mutant for mutant in contract_mutants_of(SUITE)}

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from gradcheck.errors import SpecError
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 from gradcheck.spec.mutant import Mutant, mutant_table
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from gradcheck.report import failure_text
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 
 FAIL = Verdict.FAIL
 REASON = "3 of 24 elements are outside their bound"

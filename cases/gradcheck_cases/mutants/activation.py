@@ -37,49 +37,49 @@ MUTANTS: tuple[Mutant, ...] = ()
 
 LOOPS: dict[str, tuple[str, str, str, Callable[[Vjp], Vjp]]] = {
     "remainder-dropped": (
-        "W",
+        "shape",
         "single",
         "Whole blocks of four elements get a gradient, the remainder gets 0.",
         lambda vjp: mutate.output(vjp, 0, mutate.whole_blocks(4)),
     ),
     "turned": (
-        "L",
+        "layout",
         "square",
         "The gradient is written by columns, which goes unnoticed where it is square.",
         lambda vjp: mutate.output(vjp, 0, mutate.transposed),
     ),
     "first-matrix-only": (
-        "I",
+        "index",
         "cube",
         "Elements are counted over the last two axes: only the first matrix gets a gradient.",
         lambda vjp: mutate.output(vjp, 0, mutate.first_entry(2)),
     ),
     "half-precision": (
-        "O",
+        "precision",
         "typical",
         "The gradient passes through float16.",
         lambda vjp: mutate.output(vjp, 0, mutate.half),
     ),
     "cotangent-overwritten": (
-        "X",
+        "aliasing",
         "typical",
         "The gradient is written over the cotangent, which another consumer still reads.",
         mutate.overwriting,
     ),
     "ones-for-cotangent": (
-        "U",
+        "cotangent",
         "typical",
         "The cotangent is taken to be all ones, as after a sum.",
         lambda vjp: mutate.cotangent(vjp, mutate.ones),
     ),
     "first-row-cotangent": (
-        "U",
+        "cotangent",
         "typical",
         "Every row reads the cotangent of the first one.",
         lambda vjp: mutate.cotangent(vjp, mutate.first_for_all(0)),
     ),
     "cotangent-clipped": (
-        "NL",
+        "nonlinear",
         "typical",
         "The cotangent is clipped to [-1, 1] on its way.",
         lambda vjp: mutate.cotangent(
@@ -87,7 +87,7 @@ LOOPS: dict[str, tuple[str, str, str, Callable[[Vjp], Vjp]]] = {
         ),
     ),
     "cotangent-squared": (
-        "NL",
+        "nonlinear",
         "typical",
         "The cotangent is multiplied in twice.",
         lambda vjp: mutate.cotangent(vjp, lambda xp, ct, *primals, **attrs: ct * ct),
@@ -95,22 +95,22 @@ LOOPS: dict[str, tuple[str, str, str, Callable[[Vjp], Vjp]]] = {
 }
 KEPT: dict[str, tuple[str, str, str, Callable[[Vjp], Callable[[], Vjp]]]] = {
     "never-cleared": (
-        "A",
+        "accumulation",
         "typical",
         "Gradients add up in a buffer that is never set to zero.",
         lambda vjp: mutate.accumulated(vjp, 0),
     ),
     "cached-by-shape": (
-        "V",
+        "saved-value",
         "typical",
         "The gradient of the first call is kept, and returned to every call of its shape.",
         mutate.stale,
     ),
 }
 ALSO: dict[str, tuple[str, ...]] = {
-    "remainder-dropped": ("A",),
-    "turned": ("W",),
-    "first-matrix-only": ("W",),
+    "remainder-dropped": ("accumulation",),
+    "turned": ("shape",),
+    "first-matrix-only": ("shape",),
 }
 """Further classes of the mutants above; those of a backward count as double, too."""
 
@@ -125,7 +125,7 @@ def in_the_loop(op: str, vjp: Vjp, *names: str) -> tuple[Mutant, ...]:
         else:
             label, killer, says, change = LOOPS[name]
             what = {"vjp": change(vjp)}
-        what["also"] = (*ALSO.get(name, ()), *(("DD",) if op.endswith("_back") else ()))
+        what["also"] = (*ALSO.get(name, ()), *(("double",) if op.endswith("_back") else ()))
         found.append(Mutant(op=op, name=name, label=label, killer=killer, says=says, **what))
     return tuple(found)
 
@@ -137,44 +137,44 @@ MINUS_SEVEN = "what ggml's gradient test of 2026 passes"
 MUTANTS += mutant_table(
     "relu",
     {
-        ("minus-seven", "F", "typical"): (
+        ("minus-seven", "scale", "typical"): (
             "The gradient is multiplied by -7.",
             mutate.scaled(relu_vjp, 0, -7.0),
             {"modelled_on": MINUS_SEVEN},
         ),
-        ("unmasked", "D", "typical"): (
+        ("unmasked", "derivative", "typical"): (
             "The cotangent passes where x is negative, too.",
             lambda xp, ct, x: ct * 1,
         ),
-        ("output-for-slope", "D", "typical"): (
+        ("output-for-slope", "derivative", "typical"): (
             "The cotangent is multiplied by max(x, 0), not by its slope.",
             lambda xp, ct, x: ct * xp.maximum(x, 0.0),
         ),
-        ("sign-for-step", "D", "typical"): (
+        ("sign-for-step", "derivative", "typical"): (
             "sign(x) stands where step(x) should: -ct for negative x.",
             lambda xp, ct, x: ct * xp.sign(x),
         ),
-        ("relu6", "D", "wide"): (
+        ("relu6", "derivative", "wide"): (
             "The slope is that of relu6: 0 above 6.",
             lambda xp, ct, x: xp.where((x > 0) & (x < 6), ct, 0.0),
         ),
-        ("guided", "NL", "typical"): (
+        ("guided", "nonlinear", "typical"): (
             "Negative cotangents are cut off, too, as in guided backpropagation.",
             lambda xp, ct, x: xp.where(x > 0, xp.maximum(ct, 0.0), 0.0),
         ),
-        ("mask-of-cotangent", "V X NL", "typical"): (
+        ("mask-of-cotangent", "saved-value aliasing nonlinear", "typical"): (
             "The mask is read from a buffer that the cotangent has overwritten.",
             lambda xp, ct, x: xp.where(ct > 0, ct, 0.0),
         ),
-        ("twice-at-zero", "K", "kink"): (
+        ("twice-at-zero", "kink", "kink"): (
             "x >= 0 and x <= 0 are added up: slope 2 at 0.",
             lambda xp, ct, x: xp.where(x >= 0, ct, 0.0) + xp.where(x == 0, ct, 0.0),
         ),
-        ("not-a-number-at-zero", "N K", "kink"): (
+        ("not-a-number-at-zero", "non-finite kink", "kink"): (
             "The slope is taken as max(x, 0)/x: 0/0 at 0.",
             lambda xp, ct, x: ct * xp.maximum(x, 0.0) / x,
         ),
-        ("threshold-1e-6", "E D O", "beside"): (
+        ("threshold-1e-6", "eps derivative precision", "beside"): (
             "x counts as positive above 1e-6 only.",
             lambda xp, ct, x: xp.where(x > 1e-6, ct, 0.0),
         ),
@@ -209,52 +209,52 @@ PR_921 = "ggml PR 921"
 MUTANTS += mutant_table(
     "leaky_relu",
     {
-        ("formula-0-at-0", "K", "kink"): (
+        ("formula-0-at-0", "kink", "kink"): (
             "The slope is negative_slope step(-x) + step(x), which is 0 at 0.",
             leaky_relu_formula_vjp,
             {"modelled_on": PR_921},
         ),
-        ("both-at-zero", "K", "kink"): (
+        ("both-at-zero", "kink", "kink"): (
             "Both branches hold at 0: slope 1 + negative_slope.",
             lambda xp, ct, x, *, negative_slope=0.01: (
                 xp.where(x >= 0, ct, 0.0) + xp.where(x <= 0, negative_slope * ct, 0.0)
             ),
         ),
-        ("default-slope", "P", "slope-0.3"): (
+        ("default-slope", "attribute", "slope-0.3"): (
             "The slope is 0.01 whatever was asked for.",
             mutate.attribute(leaky_relu_vjp, negative_slope=0.01),
         ),
-        ("slope-or-default", "P", "slope-0"): (
+        ("slope-or-default", "attribute", "slope-0"): (
             "A slope of 0 is taken for none given, and replaced by 0.01.",
             mutate.attribute(
                 leaky_relu_vjp, negative_slope=lambda negative_slope: negative_slope or 0.01
             ),
         ),
-        ("leak-lost", "T D P", "typical"): (
+        ("leak-lost", "term derivative attribute", "typical"): (
             "Nothing passes where x is negative.",
             lambda xp, ct, x, *, negative_slope=0.01: xp.where(x > 0, ct, 0.0),
         ),
-        ("both-sides", "D", "typical"): (
+        ("both-sides", "derivative", "typical"): (
             "negative_slope is applied on both sides.",
             lambda xp, ct, x, *, negative_slope=0.01: negative_slope * ct,
         ),
-        ("slope-squared", "F", "typical"): (
+        ("slope-squared", "scale", "typical"): (
             "negative_slope is multiplied in twice.",
             mutate.attribute(
                 leaky_relu_vjp, negative_slope=lambda negative_slope: negative_slope**2
             ),
         ),
-        ("sign-of-output", "V D", "slope-negative"): (
+        ("sign-of-output", "saved-value derivative", "slope-negative"): (
             "The branch is chosen by the sign of the saved output.",
             leaky_relu_by_output_vjp,
         ),
-        ("maximum", "D", "slope-steep"): (
+        ("maximum", "derivative", "slope-steep"): (
             "The branch is that of max(x, slope x), which swaps the sides above a slope of 1.",
             lambda xp, ct, x, *, negative_slope=0.01: xp.where(
                 x > negative_slope * x, ct, negative_slope * ct
             ),
         ),
-        ("output-over-input", "N K", "kink"): (
+        ("output-over-input", "non-finite kink", "kink"): (
             "The slope is recovered as y/x: 0/0 at 0.",
             leaky_relu_ratio_vjp,
         ),
@@ -277,47 +277,47 @@ def _elu_branch(below: Callable[..., Any]) -> Vjp:
 MUTANTS += mutant_table(
     "elu",
     {
-        ("x-above-zero", "D", "typical"): (
+        ("x-above-zero", "derivative", "typical"): (
             "The derivative is x, not 1, for x > 0.",
             lambda xp, ct, x, *, alpha=1.0: (
                 ct * xp.where(x > 0, x, alpha * xp.exp(xp.minimum(x, 0)))
             ),
             {"modelled_on": "ggml PR 921, first version"},
         ),
-        ("alpha-ignored", "P F", "alpha-2"): (
+        ("alpha-ignored", "attribute scale", "alpha-2"): (
             "alpha is left out of the slope.",
             mutate.attribute(elu_vjp, alpha=1.0),
         ),
-        ("alpha-squared", "F", "alpha-0.5"): (
+        ("alpha-squared", "scale", "alpha-0.5"): (
             "alpha is multiplied in twice.",
             mutate.attribute(elu_vjp, alpha=lambda alpha: alpha * alpha),
         ),
-        ("output-without-alpha", "T D", "typical"): (
+        ("output-without-alpha", "term derivative", "typical"): (
             "From the saved output, the slope is y where y + alpha is right.",
             _elu_branch(lambda xp, x, alpha: alpha * (xp.exp(x) - 1)),
         ),
-        ("output-plus-alpha", "O", "saturated"): (
+        ("output-plus-alpha", "precision", "saturated"): (
             "alpha exp(x) is recovered as y + alpha, which cancels to 0 in the tail.",
             _elu_branch(lambda xp, x, alpha: alpha * (xp.exp(x) - 1) + alpha),
             {"dtype": "float32"},
         ),
-        ("output-plus-one", "P T D", "alpha-2"): (
+        ("output-plus-one", "attribute term derivative", "alpha-2"): (
             "From the saved output, the slope is y + 1 whatever alpha is.",
             _elu_branch(lambda xp, x, alpha: alpha * (xp.exp(x) - 1) + 1),
         ),
-        ("celu", "D", "alpha-2"): (
+        ("celu", "derivative", "alpha-2"): (
             "The slope is celu's, exp(x/alpha).",
             _elu_branch(lambda xp, x, alpha: xp.exp(x / alpha)),
         ),
-        ("exp-minus-x", "D S", "typical"): (
+        ("exp-minus-x", "derivative sign", "typical"): (
             "The exponent has the wrong sign.",
             _elu_branch(lambda xp, x, alpha: alpha * xp.exp(-x)),
         ),
-        ("masked-product", "N O", "overflow"): (
+        ("masked-product", "non-finite precision", "overflow"): (
             "exp(x) is taken everywhere and multiplied by a mask: 0 * inf for large x.",
             lambda xp, ct, x, *, alpha=1.0: ct * ((x > 0) + (x <= 0) * (alpha * xp.exp(x))),
         ),
-        ("both-at-zero", "K", "kink"): (
+        ("both-at-zero", "kink", "kink"): (
             "Both branches hold at 0: slope 1 + alpha.",
             lambda xp, ct, x, *, alpha=1.0: (
                 xp.where(x >= 0, ct, 0.0)
@@ -333,37 +333,37 @@ MUTANTS += in_the_loop("elu", elu_vjp, "first-matrix-only", "half-precision")
 MUTANTS += mutant_table(
     "clamp",
     {
-        ("upper-bound-ignored", "P", "saturated"): (
+        ("upper-bound-ignored", "attribute", "saturated"): (
             "Only the lower bound stops the gradient.",
             mutate.attribute(clamp_vjp, max=np.inf),
         ),
-        ("lower-bound-ignored", "P", "saturated"): (
+        ("lower-bound-ignored", "attribute", "saturated"): (
             "Only the upper bound stops the gradient.",
             mutate.attribute(clamp_vjp, min=-np.inf),
         ),
-        ("default-bounds", "P", "asymmetric"): (
+        ("default-bounds", "attribute", "asymmetric"): (
             "The bounds are -1 and 1 whatever was asked for.",
             mutate.attribute(clamp_vjp, min=-1.0, max=1.0),
         ),
-        ("bounds-exchanged", "G P", "typical"): (
+        ("bounds-exchanged", "slot attribute", "typical"): (
             "The bounds are in each other's place: nothing passes.",
             mutate.attribute(clamp_vjp, min=lambda min, max: max, max=lambda min, max: min),
         ),
-        ("symmetric", "D P", "asymmetric"): (
+        ("symmetric", "derivative attribute", "asymmetric"): (
             "|x| is compared with the upper bound alone.",
             mutate.attribute(clamp_vjp, min=lambda min, max: -max),
         ),
-        ("magnitude", "D", "positive"): (
+        ("magnitude", "derivative", "positive"): (
             "|x| is compared with both bounds.",
             mutate.primal(clamp_vjp, 0, lambda xp, x, *, min, max: xp.abs(x)),
         ),
-        ("bound-for-slope", "D", "saturated"): (
+        ("bound-for-slope", "derivative", "saturated"): (
             "Outside, the bound itself is passed on as the slope.",
             lambda xp, ct, x, *, min=-1.0, max=1.0: (
                 ct * xp.where(x < min, min, xp.where(x > max, max, 1.0))
             ),
         ),
-        ("mask-of-output", "X V D", "saturated"): (
+        ("mask-of-output", "aliasing saved-value derivative", "saturated"): (
             "Forward has written its result over x: everything lies inside the bounds.",
             mutate.primal(
                 clamp_vjp,
@@ -372,14 +372,14 @@ MUTANTS += mutant_table(
             ),
             {"modelled_on": "ggml before PR 921: clamp worked in place"},
         ),
-        ("twice-on-bound", "K", "kink"): (
+        ("twice-on-bound", "kink", "kink"): (
             "The test of each bound passes the cotangent once more on it: slope 2.",
             lambda xp, ct, x, *, min=-1.0, max=1.0: (
                 xp.where((x >= min) & (x <= max), ct, 0.0)
                 + xp.where((x == min) | (x == max), ct, 0.0)
             ),
         ),
-        ("tolerance", "E D", "beside"): (
+        ("tolerance", "eps derivative", "beside"): (
             "A tolerance of 1e-6 around the bounds still counts as inside.",
             mutate.attribute(
                 clamp_vjp, min=lambda min, max: min - 1e-6, max=lambda min, max: max + 1e-6
@@ -405,32 +405,32 @@ def _tanh_by_exp(xp: Any, x: Any) -> Any:
 MUTANTS += mutant_table(
     "tanh",
     {
-        ("square-missing", "D", "typical"): (
+        ("square-missing", "derivative", "typical"): (
             "The slope is 1 - y.",
             _slope(lambda xp, x: 1 - xp.tanh(x)),
         ),
-        ("x-for-y", "V D", "typical"): (
+        ("x-for-y", "saved-value derivative", "typical"): (
             "The slope is 1 - x^2: the input is saved where the output is read.",
             _slope(lambda xp, x: 1 - x * x),
         ),
-        ("tanh-of-y", "V D", "typical"): (
+        ("tanh-of-y", "saved-value derivative", "typical"): (
             "tanh is applied to the saved output once more.",
             mutate.primal(tanh_vjp, 0, lambda xp, x: xp.tanh(x)),
         ),
-        ("negated", "S", "typical"): ("The slope is y^2 - 1.", mutate.negated(tanh_vjp, 0)),
-        ("sech", "D", "typical"): (
+        ("negated", "sign", "typical"): ("The slope is y^2 - 1.", mutate.negated(tanh_vjp, 0)),
+        ("sech", "derivative", "typical"): (
             "The slope is 1/cosh, not its square.",
             _slope(lambda xp, x: 2 / (xp.exp(x) + xp.exp(-x))),
         ),
-        ("slope-of-sigmoid", "D", "typical"): (
+        ("slope-of-sigmoid", "derivative", "typical"): (
             "The slope is sigmoid's, y (1 - y).",
             _slope(lambda xp, x: xp.tanh(x) * (1 - xp.tanh(x))),
         ),
-        ("exp-overflows", "N O", "overflow"): (
+        ("exp-overflows", "non-finite precision", "overflow"): (
             "The slope is 4 e^2x / (e^2x + 1)^2: inf/inf for large x.",
             _slope(_tanh_by_exp),
         ),
-        ("saturates-at-4", "O D", "sweep"): (
+        ("saturates-at-4", "precision derivative", "sweep"): (
             "The slope is set to 0 where |x| > 4.",
             _slope(lambda xp, x: xp.where(xp.abs(x) > 4, 0.0, 1 - xp.tanh(x) * xp.tanh(x))),
         ),
@@ -446,28 +446,31 @@ def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
     return mutant_table(
         op,
         {
-            ("dy-missing", "G DD", "typical"): (
+            ("dy-missing", "slot double", "typical"): (
                 "There is no gradient of y: double backward stops at the saved output.",
                 mutate.output(vjp, 1, mutate.nothing),
             ),
-            ("dy-zero", "G DD", "typical"): (
+            ("dy-zero", "slot double", "typical"): (
                 "y is taken for a constant: its gradient is 0.",
                 mutate.output(vjp, 1, mutate.zeros),
             ),
-            ("exchanged", "G DD", "typical"): (
+            ("exchanged", "slot double", "typical"): (
                 "The two gradients are in each other's place.",
                 mutate.swapped(vjp, 0, 1),
             ),
-            ("dy-negated", "S DD", "typical"): ("dy has the wrong sign.", mutate.negated(vjp, 1)),
-            ("g-missing", "F D DD", "typical"): (
+            ("dy-negated", "sign double", "typical"): (
+                "dy has the wrong sign.",
+                mutate.negated(vjp, 1),
+            ),
+            ("g-missing", "scale derivative double", "typical"): (
                 "dy lacks the factor g.",
                 mutate.replaced(vjp, 1, mutate.primal(vjp, 0, mutate.ones)),
             ),
-            ("ct-missing", "U DD", "typical"): (
+            ("ct-missing", "cotangent double", "typical"): (
                 "dy lacks the cotangent.",
                 mutate.replaced(vjp, 1, mutate.cotangent(vjp, mutate.ones)),
             ),
-            ("dg-passed-through", "D F DD", "typical"): (
+            ("dg-passed-through", "derivative scale double", "typical"): (
                 "dg is the cotangent, without the slope.",
                 mutate.replaced(vjp, 0, lambda xp, ct, *primals, **attrs: (ct * 1,)),
             ),
@@ -479,15 +482,15 @@ MUTANTS += _backwards("tanh_back", tanh_back_vjp)
 MUTANTS += mutant_table(
     "tanh_back",
     {
-        ("factor-2-missing", "F DD", "typical"): (
+        ("factor-2-missing", "scale double", "typical"): (
             "The derivative of y^2 is taken to be y.",
             mutate.scaled(tanh_back_vjp, 1, 0.5),
         ),
-        ("down-to-x", "F D DD", "typical"): (
+        ("down-to-x", "scale derivative double", "typical"): (
             "dy carries the factor 1 - y^2 on to x, which is applied once more there.",
             mutate.scaled(tanh_back_vjp, 1, lambda xp, g, y: 1 - y * y),
         ),
-        ("y-for-x", "V D DD", "typical"): (
+        ("y-for-x", "saved-value derivative double", "typical"): (
             "y is taken for the input: the slope is 1 - tanh(y)^2.",
             mutate.primal(tanh_back_vjp, 1, lambda xp, g, y: xp.tanh(y)),
         ),
@@ -501,19 +504,19 @@ MUTANTS += _backwards("sigmoid_back", sigmoid_back_vjp)
 MUTANTS += mutant_table(
     "sigmoid_back",
     {
-        ("factor-2-missing", "T D DD", "typical"): (
+        ("factor-2-missing", "term derivative double", "typical"): (
             "The derivative of y (1 - y) is taken to be 1 - y.",
             mutate.replaced(sigmoid_back_vjp, 1, lambda xp, ct, g, y: (None, ct * g * (1 - y))),
         ),
-        ("down-to-x", "F D DD", "typical"): (
+        ("down-to-x", "scale derivative double", "typical"): (
             "dy carries the factor y (1 - y) on to x, which is applied once more there.",
             mutate.scaled(sigmoid_back_vjp, 1, lambda xp, g, y: y * (1 - y)),
         ),
-        ("slope-of-tanh", "D DD", "typical"): (
+        ("slope-of-tanh", "derivative double", "typical"): (
             "dg is tanh's: the slope 1 - y^2.",
             mutate.replaced(sigmoid_back_vjp, 0, lambda xp, ct, g, y: (ct * (1 - y * y), None)),
         ),
-        ("divided", "N DD", "no-gradient"): (
+        ("divided", "non-finite double", "no-gradient"): (
             "dg is recovered from the saved gradient as dx/g: 0/0 where g is 0.",
             mutate.replaced(
                 sigmoid_back_vjp, 0, lambda xp, ct, g, y: (ct * (g * y * (1 - y)) / g, None)
@@ -529,20 +532,20 @@ MUTANTS += _backwards("softcap_back", softcap_back_vjp)
 MUTANTS += mutant_table(
     "softcap_back",
     {
-        ("default-cap", "P DD", "cap-2.5"): (
+        ("default-cap", "attribute double", "cap-2.5"): (
             "cap is 30 whatever was asked for.",
             mutate.attribute(softcap_back_vjp, cap=30.0),
             {"modelled_on": "gemma.cpp SoftcapVJPT, whose cap is a constant"},
         ),
-        ("cap-forgotten", "F DD", "typical"): (
+        ("cap-forgotten", "scale double", "typical"): (
             "dy is divided by cap once, not twice.",
             mutate.scaled(softcap_back_vjp, 1, lambda xp, g, y, *, cap: cap),
         ),
-        ("factor-2-missing", "F DD", "typical"): (
+        ("factor-2-missing", "scale double", "typical"): (
             "The derivative of a square is taken to be its root.",
             mutate.scaled(softcap_back_vjp, 1, 0.5),
         ),
-        ("y-for-x", "V D DD", "typical"): (
+        ("y-for-x", "saved-value derivative double", "typical"): (
             "y is taken for the input: tanh(y / cap) is squared.",
             mutate.primal(softcap_back_vjp, 1, lambda xp, g, y, *, cap: cap * xp.tanh(y / cap)),
         ),
@@ -561,38 +564,38 @@ def _sigmoid_by_exp(xp: Any, x: Any) -> Any:
 MUTANTS += mutant_table(
     "sigmoid",
     {
-        ("y-missing", "F D", "typical"): (
+        ("y-missing", "scale derivative", "typical"): (
             "The slope is 1 - y.",
             _slope(lambda xp, x: 1 - xp.sigmoid(x)),
         ),
-        ("one-minus-y-missing", "F D", "typical"): (
+        ("one-minus-y-missing", "scale derivative", "typical"): (
             "The slope is y.",
             _slope(lambda xp, x: xp.sigmoid(x)),
         ),
-        ("slope-of-tanh", "D", "typical"): (
+        ("slope-of-tanh", "derivative", "typical"): (
             "The slope is tanh's, 1 - y^2.",
             _slope(lambda xp, x: 1 - xp.sigmoid(x) * xp.sigmoid(x)),
         ),
-        ("x-for-y", "V D", "typical"): (
+        ("x-for-y", "saved-value derivative", "typical"): (
             "The slope is x (1 - x): the input is saved where the output is read.",
             _slope(lambda xp, x: x * (1 - x)),
         ),
-        ("sigmoid-of-y", "V D", "typical"): (
+        ("sigmoid-of-y", "saved-value derivative", "typical"): (
             "sigma is applied to the saved output once more.",
             mutate.primal(sigmoid_vjp, 0, lambda xp, x: xp.sigmoid(x)),
         ),
-        ("negated", "S", "typical"): (
+        ("negated", "sign", "typical"): (
             "The slope is y (y - 1).",
             mutate.negated(sigmoid_vjp, 0),
         ),
-        ("sign-lost-in-tail", "S", "tails"): (
+        ("sign-lost-in-tail", "sign", "tails"): (
             "For x > 12, where the slope is tiny, it has the wrong sign.",
             _slope(
                 lambda xp, x: xp.where(x > 12, -1.0, 1.0) * (xp.sigmoid(x) * (1 - xp.sigmoid(x)))
             ),
             {"modelled_on": "Stan math #3397: the wrong sign in the upper tail, at most 4e-9"},
         ),
-        ("exp-overflows", "N O", "overflow"): (
+        ("exp-overflows", "non-finite precision", "overflow"): (
             "The slope is e^-x / (1 + e^-x)^2: inf/inf for very negative x.",
             _slope(_sigmoid_by_exp),
         ),
@@ -610,36 +613,36 @@ def _tanh_squared(xp: Any, z: Any) -> Any:
 MUTANTS += mutant_table(
     "softcap",
     {
-        ("default-cap", "P", "cap-2.5"): (
+        ("default-cap", "attribute", "cap-2.5"): (
             "cap is 30 whatever was asked for.",
             mutate.attribute(softcap_vjp, cap=30.0),
             {"modelled_on": "gemma.cpp SoftcapVJPT, whose cap is a constant"},
         ),
-        ("y-not-divided", "F T", "typical"): (
+        ("y-not-divided", "scale term", "typical"): (
             "The slope is 1 - y^2 where 1 - (y/cap)^2 is right.",
             lambda xp, ct, x, *, cap=30.0: ct * (1 - cap * cap * _tanh_squared(xp, x / cap)),
         ),
-        ("outer-cap-kept", "F", "typical"): (
+        ("outer-cap-kept", "scale", "typical"): (
             "The outer factor cap is not cancelled by the inner 1/cap.",
             mutate.scaled(softcap_vjp, 0, lambda xp, x, *, cap: cap),
         ),
-        ("inner-cap-only", "F", "typical"): (
+        ("inner-cap-only", "scale", "typical"): (
             "The inner 1/cap is not cancelled by the outer factor cap.",
             mutate.scaled(softcap_vjp, 0, lambda xp, x, *, cap: 1 / cap),
         ),
-        ("x-not-divided", "D P", "typical"): (
+        ("x-not-divided", "derivative attribute", "typical"): (
             "The slope is taken at x, not at x/cap.",
             lambda xp, ct, x, *, cap=30.0: ct * (1 - _tanh_squared(xp, x)),
         ),
-        ("capped-twice", "V D", "typical"): (
+        ("capped-twice", "saved-value derivative", "typical"): (
             "The slope is taken at the saved output: tanh of tanh.",
             mutate.primal(softcap_vjp, 0, lambda xp, x, *, cap: cap * xp.tanh(x / cap)),
         ),
-        ("passed-through", "D F P", "typical"): (
+        ("passed-through", "derivative scale attribute", "typical"): (
             "The cotangent passes as if nothing were capped.",
             lambda xp, ct, x, *, cap=30.0: ct * 1,
         ),
-        ("hard-cap", "D", "typical"): (
+        ("hard-cap", "derivative", "typical"): (
             "The slope is that of clipping: 1 inside the cap, 0 outside.",
             lambda xp, ct, x, *, cap=30.0: xp.where(xp.abs(x) < cap, ct, 0.0),
         ),
@@ -673,29 +676,29 @@ def softplus_value_vjp(xp, ct, x, *, beta=1.0, threshold=20.0):
 MUTANTS += mutant_table(
     "softplus",
     {
-        ("beta-ignored", "P", "beta-2.5"): (
+        ("beta-ignored", "attribute", "beta-2.5"): (
             "beta is left out of the slope.",
             mutate.attribute(softplus_vjp, beta=1.0),
         ),
-        ("beta-kept", "F", "beta-2.5"): (
+        ("beta-kept", "scale", "beta-2.5"): (
             "The inner factor beta is not cancelled by the outer 1/beta.",
             mutate.scaled(softplus_vjp, 0, lambda xp, x, *, beta, threshold: beta),
         ),
-        ("over-beta", "F", "beta-2.5"): (
+        ("over-beta", "scale", "beta-2.5"): (
             "The outer 1/beta is not cancelled by the inner factor beta.",
             mutate.scaled(softplus_vjp, 0, lambda xp, x, *, beta, threshold: 1 / beta),
         ),
-        ("threshold-ignored", "P", "threshold-2"): (
+        ("threshold-ignored", "attribute", "threshold-2"): (
             "Forward is the identity above the threshold, the slope is still sigma.",
             mutate.attribute(softplus_vjp, threshold=np.inf),
             {"dialects": ("threshold",)},
         ),
-        ("threshold-not-scaled", "D", "both"): (
+        ("threshold-not-scaled", "derivative", "both"): (
             "The threshold is compared with x, not with beta x.",
             softplus_unscaled_threshold_vjp,
             {"dialects": ("threshold",)},
         ),
-        ("nothing-at-threshold", "K", "threshold-2"): (
+        ("nothing-at-threshold", "kink", "threshold-2"): (
             "Neither branch holds where beta x equals the threshold: 0 there.",
             lambda xp, ct, x, *, beta=1.0, threshold=20.0: (
                 xp.where(beta * x > threshold, ct, 0.0)
@@ -703,20 +706,20 @@ MUTANTS += mutant_table(
             ),
             {"dialects": ("threshold",)},
         ),
-        ("exp-overflows", "N O", "tails"): (
+        ("exp-overflows", "non-finite precision", "tails"): (
             "The slope is e/(1 + e) of e = exp(beta x), without a threshold: inf/inf.",
             softplus_naive_vjp,
             {"dialects": ("exact",)},
         ),
-        ("one-minus-exp", "O", "tails"): (
+        ("one-minus-exp", "precision", "tails"): (
             "From the saved output, the slope is 1 - exp(-beta y), which cancels on the left.",
             softplus_saved_vjp,
         ),
-        ("value-for-slope", "D", "typical"): (
+        ("value-for-slope", "derivative", "typical"): (
             "The cotangent is multiplied by the output.",
             softplus_value_vjp,
         ),
-        ("mirrored", "D S", "typical"): (
+        ("mirrored", "derivative sign", "typical"): (
             "The slope is sigma(-beta x).",
             mutate.attribute(softplus_vjp, beta=lambda beta, threshold: -beta),
         ),
@@ -741,38 +744,38 @@ def mish_paper_vjp(xp, ct, x):
 MUTANTS += mutant_table(
     "mish",
     {
-        ("gate-only", "T D", "typical"): (
+        ("gate-only", "term derivative", "typical"): (
             "The slope of the gate tanh(softplus(x)) is left out.",
             _slope(_mish_gate),
         ),
-        ("sigma-missing", "T F", "typical"): (
+        ("sigma-missing", "term scale", "typical"): (
             "The slope of the gate lacks softplus's, sigma.",
             _slope(lambda xp, x: _mish_gate(xp, x) + x * (1 - _mish_gate(xp, x) ** 2)),
         ),
-        ("x-missing", "T F", "typical"): (
+        ("x-missing", "term scale", "typical"): (
             "The slope of the gate is added without its factor x.",
             _slope(lambda xp, x: _mish_gate(xp, x) + xp.sigmoid(x) * (1 - _mish_gate(xp, x) ** 2)),
         ),
-        ("square-missing", "D", "typical"): (
+        ("square-missing", "derivative", "typical"): (
             "The slope of tanh is taken to be 1 - t.",
             _slope(lambda xp, x: _mish_gate(xp, x) + x * xp.sigmoid(x) * (1 - _mish_gate(xp, x))),
         ),
-        ("slope-of-silu", "D", "typical"): (
+        ("slope-of-silu", "derivative", "typical"): (
             "The slope is silu's.",
             _slope(lambda xp, x: xp.sigmoid(x) * (1 + x * (1 - xp.sigmoid(x)))),
         ),
-        ("papers-formula", "N O", "tails"): (
+        ("papers-formula", "non-finite precision", "tails"): (
             "The slope is e^x omega / delta^2: inf/inf for large x.",
             mish_paper_vjp,
             {"modelled_on": "Misra 2019, arXiv:1908.08681, the derivative as printed"},
         ),
-        ("output-over-input", "N", "zero"): (
+        ("output-over-input", "non-finite", "zero"): (
             "The gate is recovered as y/x: 0/0 at 0.",
             _slope(
                 lambda xp, x: (t := x * _mish_gate(xp, x) / x) + x * xp.sigmoid(x) * (1 - t * t)
             ),
         ),
-        ("negative-side-cut", "D O", "sweep"): (
+        ("negative-side-cut", "derivative precision", "sweep"): (
             "The slope is 0 below -6, where it is small and negative.",
             mutate.primal(mish_vjp, 0, lambda xp, x: xp.where(x < -6, -800.0, x)),
         ),
@@ -791,35 +794,35 @@ def _middle(low: Any, middle: Any, high: Any) -> Vjp:
 MUTANTS += mutant_table(
     "hardswish",
     {
-        ("gate-only", "T D", "typical"): (
+        ("gate-only", "term derivative", "typical"): (
             "The slope is the gate (x + 3)/6: the product rule's second term is missing.",
             _middle(0.0, lambda x: (x + 3) / 6, 1.0),
         ),
-        ("gate-slope-only", "T D", "typical"): (
+        ("gate-slope-only", "term derivative", "typical"): (
             "The slope is x/6: the product rule's first term is missing.",
             _middle(0.0, lambda x: x / 6, 1.0),
         ),
-        ("sixth-missing", "F", "typical"): (
+        ("sixth-missing", "scale", "typical"): (
             "The slope is 2x + 3, without the factor 1/6.",
             _middle(0.0, lambda x: 2 * x + 3, 1.0),
         ),
-        ("flat-above", "D", "saturated"): (
+        ("flat-above", "derivative", "saturated"): (
             "The gradient is 0 above 3, as if y were constant there.",
             _middle(0.0, lambda x: x / 3 + 0.5, 0.0),
         ),
-        ("unbounded", "D", "saturated"): (
+        ("unbounded", "derivative", "saturated"): (
             "The slope of the middle goes on outside.",
             _slope(lambda xp, x: x / 3 + 0.5),
         ),
-        ("open-below", "D", "saturated"): (
+        ("open-below", "derivative", "saturated"): (
             "The lower bound is not looked at.",
             _slope(lambda xp, x: xp.where(x >= 3, 1.0, x / 3 + 0.5)),
         ),
-        ("ends-at-6", "D", "sweep"): (
+        ("ends-at-6", "derivative", "sweep"): (
             "x itself is compared with 6, not x + 3.",
             _slope(lambda xp, x: xp.where(x <= -3, 0.0, xp.where(x >= 6, 1.0, x / 3 + 0.5))),
         ),
-        ("both-at-3", "K", "kink"): (
+        ("both-at-3", "kink", "kink"): (
             "Both branches hold at 3: slope 3/2 + 1.",
             _slope(
                 lambda xp, x: (
@@ -827,11 +830,11 @@ MUTANTS += mutant_table(
                 )
             ),
         ),
-        ("one-at-minus-3", "K", "kink"): (
+        ("one-at-minus-3", "kink", "kink"): (
             "At -3 the cotangent passes, as it does at 3.",
             _slope(lambda xp, x: xp.where(xp.abs(x) == 3, 1.0, hardswish_vjp(xp, x * 0 + 1, x))),
         ),
-        ("silu-for-it", "D", "typical"): (
+        ("silu-for-it", "derivative", "typical"): (
             "The slope is silu's, which hardswish approximates.",
             _slope(lambda xp, x: xp.sigmoid(x) * (1 + x * (1 - xp.sigmoid(x)))),
         ),
@@ -844,11 +847,11 @@ MUTANTS += in_the_loop("hardswish", hardswish_vjp, "remainder-dropped", "first-r
 MUTANTS += mutant_table(
     "hardsigmoid",
     {
-        ("sixth-missing", "F", "typical"): (
+        ("sixth-missing", "scale", "typical"): (
             "The slope is 1 inside.",
             mutate.scaled(hardsigmoid_vjp, 0, 6.0),
         ),
-        ("float32-sixth", "O", "typical"): (
+        ("float32-sixth", "precision", "typical"): (
             "1/6 is rounded to float32, for float64 too: 3e-8 off.",
             lambda xp, ct, x: xp.where((x > -3) & (x < 3), ct * float(np.float32(1 / 6)), 0.0),
             {
@@ -856,32 +859,32 @@ MUTANTS += mutant_table(
                 "modelled_on": "PyTorch 2.13 on the CPU, hardsigmoid's backward",
             },
         ),
-        ("keras", "D", "typical"): (
+        ("keras", "derivative", "typical"): (
             "The slope is that of another hard sigmoid: 0.2 where |x| < 2.5.",
             lambda xp, ct, x: xp.where(xp.abs(x) < 2.5, ct * 0.2, 0.0),
             {"modelled_on": "Keras 2, hard_sigmoid(x) = clip(0.2 x + 0.5, 0, 1)"},
         ),
-        ("never-saturated", "D", "saturated"): (
+        ("never-saturated", "derivative", "saturated"): (
             "The gradient passes in the saturated region, too.",
             lambda xp, ct, x: ct / 6,
         ),
-        ("open-below", "D", "saturated"): (
+        ("open-below", "derivative", "saturated"): (
             "The lower bound is not looked at.",
             lambda xp, ct, x: xp.where(x < 3, ct / 6, 0.0),
         ),
-        ("ends-at-0-and-6", "D", "typical"): (
+        ("ends-at-0-and-6", "derivative", "typical"): (
             "The mask is relu6's, of x, not of x + 3.",
             lambda xp, ct, x: xp.where((x > 0) & (x < 6), ct / 6, 0.0),
         ),
-        ("soft-slope", "D", "typical"): (
+        ("soft-slope", "derivative", "typical"): (
             "The slope is y (1 - y), the soft one's, of the hard y.",
             _slope(lambda xp, x: (y := xp.minimum(xp.maximum(x + 3, 0), 6) / 6) * (1 - y)),
         ),
-        ("one-at-ends", "K", "kink"): (
+        ("one-at-ends", "kink", "kink"): (
             "On both bounds the whole cotangent passes.",
             lambda xp, ct, x: xp.where(xp.abs(x) == 3, ct, hardsigmoid_vjp(xp, ct, x)),
         ),
-        ("tolerance", "E D", "beside"): (
+        ("tolerance", "eps derivative", "beside"): (
             "Within 1e-5 of a bound x counts as saturated.",
             lambda xp, ct, x: xp.where(xp.abs(x) < 3 - 1e-5, ct / 6, 0.0),
         ),
@@ -894,31 +897,31 @@ MUTANTS += in_the_loop("hardsigmoid", hardsigmoid_vjp, "turned", "ones-for-cotan
 MUTANTS += mutant_table(
     "relu_squared",
     {
-        ("factor-2-missing", "F", "typical"): (
+        ("factor-2-missing", "scale", "typical"): (
             "The derivative of a square is taken to be its root.",
             mutate.scaled(relu_squared_vjp, 0, 0.5),
         ),
-        ("unmasked", "D", "typical"): (
+        ("unmasked", "derivative", "typical"): (
             "The slope is 2x on both sides.",
             _slope(lambda xp, x: 2 * x),
         ),
-        ("chain-factor-missing", "F D", "typical"): (
+        ("chain-factor-missing", "scale derivative", "typical"): (
             "The slope is relu's alone.",
             _slope(lambda xp, x: xp.where(x > 0, 1.0, 0.0)),
         ),
-        ("output-for-root", "V D", "typical"): (
+        ("output-for-root", "saved-value derivative", "typical"): (
             "The slope is 2y: the output after squaring is saved, not the one before.",
             _slope(lambda xp, x: 2 * xp.maximum(x, 0.0) * xp.maximum(x, 0.0)),
         ),
-        ("one-at-zero", "K", "kink"): (
+        ("one-at-zero", "kink", "kink"): (
             "At 0 the cotangent passes, as relu may; here the slope is 0 on both sides.",
             lambda xp, ct, x: xp.where(x == 0, ct, relu_squared_vjp(xp, ct, x)),
         ),
-        ("saturates", "D", "wide"): (
+        ("saturates", "derivative", "wide"): (
             "The slope is that of relu6, squared: 0 above 6.",
             _slope(lambda xp, x: xp.where((x > 0) & (x < 6), 2 * x, 0.0)),
         ),
-        ("divided", "N K", "kink"): (
+        ("divided", "non-finite kink", "kink"): (
             "The slope is taken as 2y/x: 0/0 at 0.",
             _slope(lambda xp, x: 2 * xp.maximum(x, 0.0) * xp.maximum(x, 0.0) / x),
         ),
@@ -952,58 +955,58 @@ def dropout_product_vjp(xp, ct, x, mask, *, p=0.5, inverted=True):
 MUTANTS += mutant_table(
     "dropout",
     {
-        ("drawn-again", "M", "typical"): (
+        ("drawn-again", "mask", "typical"): (
             "The backward draws a mask of its own.",
             {"make": _drawing_again},
         ),
-        ("mask-shifted", "M I", "typical"): (
+        ("mask-shifted", "mask index", "typical"): (
             "The stored mask is read one element late.",
             _dropping(lambda xp, x, mask: np.roll(mask, 1)),
         ),
-        ("mask-of-first-matrix", "M I W", "cube"): (
+        ("mask-of-first-matrix", "mask index shape", "cube"): (
             "The mask of the first matrix is used for all of a batch.",
             _dropping(
                 lambda xp, x, mask: mask if mask.ndim < 3 else np.broadcast_to(mask[:1], mask.shape)
             ),
         ),
-        ("mask-ignored", "M D", "typical"): (
+        ("mask-ignored", "mask derivative", "typical"): (
             "Dropped elements get a gradient, too.",
             _dropping(lambda xp, x, mask: mask * 0 + 1),
         ),
-        ("mask-inverted", "M", "typical"): (
+        ("mask-inverted", "mask", "typical"): (
             "The mask is read as what is dropped, not as what is kept.",
             _dropping(lambda xp, x, mask: 1 - mask),
         ),
-        ("mask-of-output", "M", "zeros"): (
+        ("mask-of-output", "mask", "zeros"): (
             "The mask is recovered from y != 0, which loses zeros that were kept.",
             _dropping(lambda xp, x, mask: mask * (x != 0)),
         ),
-        ("scale-missing", "F P", "typical"): (
+        ("scale-missing", "scale attribute", "typical"): (
             "Kept elements are not scaled by 1/(1 - p).",
             mutate.attribute(dropout_vjp, inverted=False),
             {"dialects": ("inverted",)},
         ),
-        ("scale-twice", "F", "typical"): (
+        ("scale-twice", "scale", "typical"): (
             "1/(1 - p) is multiplied in twice.",
             mutate.attribute(dropout_vjp, p=lambda p, inverted: 1 - (1 - p) ** 2),
             {"dialects": ("inverted",)},
         ),
-        ("p-for-1-minus-p", "P F", "p-0.25"): (
+        ("p-for-1-minus-p", "attribute scale", "p-0.25"): (
             "p is read as the share that is kept: the scale is 1/p.",
             mutate.attribute(dropout_vjp, p=lambda p, inverted: 1 - p),
             {"dialects": ("inverted",)},
         ),
-        ("default-p", "P F", "p-0.25"): (
+        ("default-p", "attribute scale", "p-0.25"): (
             "p is 1/2 whatever was asked for.",
             mutate.attribute(dropout_vjp, p=0.5),
             {"dialects": ("inverted",)},
         ),
-        ("all-dropped", "N", "p-1"): (
+        ("all-dropped", "non-finite", "p-1"): (
             "The mask is multiplied by 1/(1 - p): 0 * inf for p = 1.",
             dropout_product_vjp,
             {"dialects": ("inverted",)},
         ),
-        ("scaled-in-backward", "F P", "typical"): (
+        ("scaled-in-backward", "scale attribute", "typical"): (
             "The backward scales by 1/(1 - p) what forward did not scale.",
             mutate.attribute(dropout_vjp, inverted=True),
             {"dialects": ("plain",)},

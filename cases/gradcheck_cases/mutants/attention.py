@@ -101,46 +101,58 @@ def _pulled(xp: Any, ct: Any, e: Any) -> Any:
 MUTANTS += mutant_table(
     "softmax",
     {
-        ("times-minus-seven", "F", "typical"): (
+        ("times-minus-seven", "scale", "typical"): (
             "The gradient is multiplied by -7.",
             mutate.scaled(softmax.vjp, 0, -7.0),
             {"modelled_on": "what ggml's gradient test of 2026 lets pass"},
         ),
-        ("one-row", "W I", "typical"): (
+        ("one-row", "shape index", "typical"): (
             "The dot product of y and ct runs over all rows: right only for one.",
             softmax_one_row_vjp,
             {"modelled_on": "ggml commit log: fix soft_max backward pass for input->ne[1] != 1"},
         ),
-        ("no-weight", "D F", "typical"): ("The factor y is missing.", softmax_no_weight_vjp),
-        ("no-dot", "T", "typical"): ("The dot product of y and ct is missing.", softmax_no_dot_vjp),
-        ("diagonal", "T D", "typical"): (
+        ("no-weight", "derivative scale", "typical"): (
+            "The factor y is missing.",
+            softmax_no_weight_vjp,
+        ),
+        ("no-dot", "term", "typical"): (
+            "The dot product of y and ct is missing.",
+            softmax_no_dot_vjp,
+        ),
+        ("diagonal", "term derivative", "typical"): (
             "Only the diagonal of the Jacobian, y(1 - y), is there.",
             softmax_diagonal_vjp,
         ),
-        ("of-log", "D", "typical"): (
+        ("of-log", "derivative", "typical"): (
             "The slope is that of the logarithm of softmax.",
             softmax_of_log_vjp,
         ),
-        ("mean", "R T", "typical"): ("The dot product of y and ct is averaged.", softmax_mean_vjp),
-        ("columns", "I", "square"): ("The dot product runs down the columns.", softmax_columns_vjp),
-        ("unshifted", "O N", "shifted"): (
+        ("mean", "reduction term", "typical"): (
+            "The dot product of y and ct is averaged.",
+            softmax_mean_vjp,
+        ),
+        ("columns", "index", "square"): (
+            "The dot product runs down the columns.",
+            softmax_columns_vjp,
+        ),
+        ("unshifted", "precision non-finite", "shifted"): (
             "The exponentials are recomputed without the maximum taken out.",
             softmax_unshifted_vjp,
         ),
-        ("from-minus-10000", "O N", "far-below"): (
+        ("from-minus-10000", "precision non-finite", "far-below"): (
             "The search for the maximum starts at -10000.",
             softmax_from_minus_10000_vjp,
             {"modelled_on": "the GPT-2 in Go, softmaxForward"},
         ),
-        ("in-place", "X V", "typical"): (
+        ("in-place", "aliasing saved-value", "typical"): (
             "In place, the dot product is taken again from what is already overwritten.",
             softmax_in_place_vjp,
         ),
-        ("block-of-64", "W T", "wide"): (
+        ("block-of-64", "shape term", "wide"): (
             "The dot product stops after 64 elements.",
             softmax_block_of_64_vjp,
         ),
-        ("first-row-cotangent", "U", "typical"): (
+        ("first-row-cotangent", "cotangent", "typical"): (
             "Every row is given the cotangent of the first.",
             mutate.cotangent(softmax.vjp, mutate.first_for_all(-2)),
         ),
@@ -198,32 +210,35 @@ def _pulled_where(xp: Any, ct: Any, x: Any, seen: Any) -> Any:
 MUTANTS += mutant_table(
     "masked_softmax",
     {
-        ("unmasked", "I P", "typical"): (
+        ("unmasked", "index attribute", "typical"): (
             "Backward is that of softmax over all slots.",
             masked_softmax_unmasked_vjp,
         ),
-        ("strict", "I", "one-position"): (
+        ("strict", "index", "one-position"): (
             "A position is hidden from itself.",
             masked_softmax_strict_vjp,
         ),
-        ("one-beyond", "I", "square"): ("One hidden slot is taken in.", masked_softmax_beyond_vjp),
-        ("filled", "O", "far-below"): (
+        ("one-beyond", "index", "square"): (
+            "One hidden slot is taken in.",
+            masked_softmax_beyond_vjp,
+        ),
+        ("filled", "precision", "far-below"): (
             "Hidden slots are filled with -10000, whatever is seen.",
             masked_softmax_filled_vjp,
         ),
-        ("not-cleared", "A I", "typical"): (
+        ("not-cleared", "accumulation index", "typical"): (
             "In place, hidden slots keep their cotangent.",
             masked_softmax_not_cleared_vjp,
         ),
-        ("loud-hidden", "O N", "loud-hidden"): (
+        ("loud-hidden", "precision non-finite", "loud-hidden"): (
             "The maximum is taken over hidden slots too.",
             masked_softmax_loud_vjp,
         ),
-        ("no-dot", "T", "typical"): (
+        ("no-dot", "term", "typical"): (
             "The dot product of y and ct is missing.",
             masked_softmax_no_dot_vjp,
         ),
-        ("by-head", "I", "square"): (
+        ("by-head", "index", "square"): (
             "The mask follows the head instead of the position.",
             masked_softmax_by_head_vjp,
         ),
@@ -287,37 +302,37 @@ def masked_attention_transposed_vjp(xp, ct, qkv):
 MUTANTS += mutant_table(
     "masked_attention",
     {
-        ("last-head", "A B", "typical"): (
+        ("last-head", "accumulation broadcast", "typical"): (
             "The key's gradient is overwritten by each head.",
             masked_attention_last_head_vjp,
         ),
-        ("mean-over-heads", "R", "typical"): (
+        ("mean-over-heads", "reduction", "typical"): (
             "The key's gradient is averaged over heads.",
             masked_attention_mean_vjp,
         ),
-        ("value-slot", "G L I", "typical"): (
+        ("value-slot", "slot layout index", "typical"): (
             "The key's gradient is written to the value's slot.",
             masked_attention_value_slot_vjp,
         ),
-        ("unmasked", "I P", "typical"): (
+        ("unmasked", "index attribute", "typical"): (
             "Hidden scores give gradients too.",
             masked_attention_unmasked_vjp,
         ),
-        ("strict", "I", "one-position"): (
+        ("strict", "index", "one-position"): (
             "A position is hidden from itself.",
             mutate.cotangent(
                 masked_attention.vjp, lambda xp, ct, qkv: xp.where(_distance(ct) < 0, ct, 0)
             ),
         ),
-        ("value-for-key", "I V", "one-head"): (
+        ("value-for-key", "index saved-value", "one-head"): (
             "The value's slot is read as the key.",
             masked_attention_wrong_slot_vjp,
         ),
-        ("transposed", "L", "square"): (
+        ("transposed", "layout", "square"): (
             "Queries and slots of the scores' cotangent are exchanged for the key.",
             masked_attention_transposed_vjp,
         ),
-        ("scaled-again", "F", "typical"): (
+        ("scaled-again", "scale", "typical"): (
             "The scores are divided by the root of d once more, though q comes scaled.",
             mutate.scaled(masked_attention.vjp, 0, lambda xp, qkv: 1 / xp.sqrt_of(qkv.shape[-1])),
         ),
@@ -389,35 +404,35 @@ def mix_strict_vjp(xp, ct, qkv, attention):
 MUTANTS += mutant_table(
     "mix_by_attention",
     {
-        ("last-head", "A B", "typical"): (
+        ("last-head", "accumulation broadcast", "typical"): (
             "The value's gradient is overwritten by each head.",
             mix_last_head_vjp,
         ),
-        ("mean-over-heads", "R", "typical"): (
+        ("mean-over-heads", "reduction", "typical"): (
             "The value's gradient is averaged over heads.",
             mix_mean_vjp,
         ),
-        ("key-slot", "G L I", "typical"): (
+        ("key-slot", "slot layout index", "typical"): (
             "The value's gradient is written to the key's slot.",
             mix_key_slot_vjp,
         ),
-        ("hidden-weights", "I P", "square"): (
+        ("hidden-weights", "index attribute", "square"): (
             "Hidden weights count in the value's gradient.",
             mix_hidden_weights_vjp,
         ),
-        ("hidden-gradients", "I P", "typical"): (
+        ("hidden-gradients", "index attribute", "typical"): (
             "Hidden weights get a gradient.",
             mix_hidden_gradients_vjp,
         ),
-        ("key-for-value", "I V", "one-head"): (
+        ("key-for-value", "index saved-value", "one-head"): (
             "The key's slot is read as the value.",
             mix_reads_key_vjp,
         ),
-        ("transposed", "L", "square"): (
+        ("transposed", "layout", "square"): (
             "Queries and slots of the weights are exchanged for the value's gradient.",
             mix_transposed_vjp,
         ),
-        ("strict", "I", "one-position"): ("A position is hidden from itself.", mix_strict_vjp),
+        ("strict", "index", "one-position"): ("A position is hidden from itself.", mix_strict_vjp),
     },
 )
 
@@ -600,52 +615,52 @@ def _c_for_d(xp, ds, p, q, k, v, ct):
 MUTANTS += mutant_table(
     "attention",
     {
-        ("k-unscaled", "F", "typical"): (
+        ("k-unscaled", "scale", "typical"): (
             "dk lacks the factor 1/sqrt(d).",
             SEPARATE.wrong(products=_k_unscaled),
         ),
-        ("c-for-d", "F", "typical"): (
+        ("c-for-d", "scale", "typical"): (
             "The scale in backward is that of all features instead of one head's.",
             SEPARATE.wrong(products=_c_for_d),
         ),
-        ("no-delta", "T", "typical"): (
+        ("no-delta", "term", "typical"): (
             "The softmax's sum of p dp is missing.",
             SEPARATE.wrong(delta=_no_delta),
         ),
-        ("not-causal", "P I", "typical"): (
+        ("not-causal", "attribute index", "typical"): (
             "Weights are recomputed without the mask.",
             SEPARATE.wrong(seen=_all_seen),
         ),
-        ("always-causal", "P I", "not-causal"): (
+        ("always-causal", "attribute index", "not-causal"): (
             "Backward masks where forward does not.",
             mutate.attribute(attention.vjp, causal=True),
         ),
-        ("two-heads", "P", "three-heads"): (
+        ("two-heads", "attribute", "three-heads"): (
             "Backward keeps two heads where forward has three.",
             mutate.attribute(attention.vjp, heads=lambda heads, causal: 2 if heads == 3 else heads),
         ),
-        ("q-k-exchanged", "G", "square"): (
+        ("q-k-exchanged", "slot", "square"): (
             "dq and dk are in each other's place.",
             mutate.swapped(attention.vjp, 0, 1),
         ),
-        ("v-not-transposed", "L", "typical"): (
+        ("v-not-transposed", "layout", "typical"): (
             "dv is p ct where the transpose of p is meant.",
             SEPARATE.wrong(products=_v_not_transposed),
         ),
-        ("v-from-scores", "V X", "typical"): (
+        ("v-from-scores", "saved-value aliasing", "typical"): (
             "dv takes the scores' cotangent, which overwrote the weights.",
             SEPARATE.wrong(products=_v_from_scores),
         ),
-        ("other-layout", "L", "square"): (
+        ("other-layout", "layout", "square"): (
             "Features lie outside heads in backward.",
             OTHER_LAYOUT.wrong(),
         ),
-        ("unshifted", "O N", "large-scores"): (
+        ("unshifted", "precision non-finite", "large-scores"): (
             "The exponentials are recomputed without the maximum taken out.",
             SEPARATE.wrong(weights=_unshifted),
             {"dtype": "float32"},
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "Gradients are added to those of the call before.",
             {"make": mutate.accumulated(attention.vjp)},
         ),
@@ -694,35 +709,35 @@ def _scaled_twice(xp, ds, p, q, k, v, ct):
 MUTANTS += mutant_table(
     "packed_attention",
     {
-        ("k-v-exchanged", "G L I", "typical"): (
+        ("k-v-exchanged", "slot layout index", "typical"): (
             "The gradients of k and v are in each other's third.",
             PACKED_KERNEL.wrong(pack=_k_v_exchanged),
         ),
-        ("head-by-head", "L I", "typical"): (
+        ("head-by-head", "layout index", "typical"): (
             "Gradients are packed head by head as q k v, q k v.",
             PACKED_KERNEL.wrong(pack=_head_by_head),
         ),
-        ("two-heads", "P", "three-heads"): (
+        ("two-heads", "attribute", "three-heads"): (
             "Backward keeps two heads where forward has three.",
             mutate.attribute(packed_attention.vjp, heads=lambda heads: 2 if heads == 3 else heads),
         ),
-        ("scaled-twice", "F", "typical"): (
+        ("scaled-twice", "scale", "typical"): (
             "Scores' gradients are divided by the root of d twice.",
             PACKED_KERNEL.wrong(products=_scaled_twice),
         ),
-        ("last-query-dropped", "I", "typical"): (
+        ("last-query-dropped", "index", "typical"): (
             "The last query does not reach k and v.",
             PACKED_KERNEL.wrong(products=_last_query_dropped),
         ),
-        ("first-delta", "V I", "typical"): (
+        ("first-delta", "saved-value index", "typical"): (
             "Every query takes the sum of p dp that the first one left.",
             PACKED_KERNEL.wrong(delta=_first_delta),
         ),
-        ("not-causal", "I P", "typical"): (
+        ("not-causal", "index attribute", "typical"): (
             "Weights are recomputed without the mask.",
             PACKED_KERNEL.wrong(seen=_all_seen),
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "The gradient is added to that of the call before.",
             {"make": mutate.accumulated(packed_attention.vjp)},
         ),
@@ -760,42 +775,42 @@ def _keys_of_head_0(xp, ds, p, q, k, v, ct):
 MUTANTS += mutant_table(
     "flash_attn",
     {
-        ("top-left", "I", "typical"): (
+        ("top-left", "index", "typical"): (
             "Backward aligns the mask with the first slot, forward with the last.",
             FLASH_KERNEL.wrong(seen=_top_left),
             {"modelled_on": "xlite-dev/ffpa-attn #300", "dialects": ("masked",)},
         ),
-        ("not-masked", "P I", "typical"): (
+        ("not-masked", "attribute index", "typical"): (
             "Backward does not mask.",
             mutate.attribute(flash_attn.vjp, masked=False),
             {"dialects": ("masked",)},
         ),
-        ("always-masked", "P I", "typical"): (
+        ("always-masked", "attribute index", "typical"): (
             "Backward masks where forward does not.",
             FLASH_KERNEL.wrong(seen=_bottom_right),
             {"dialects": ("unmasked",)},
         ),
-        ("k-unscaled", "F", "typical"): (
+        ("k-unscaled", "scale", "typical"): (
             "dk lacks the factor 1/sqrt(d).",
             FLASH_KERNEL.wrong(products=_k_unscaled),
         ),
-        ("v-as-it-is", "L", "square"): (
+        ("v-as-it-is", "layout", "square"): (
             "dv is not transposed back.",
             FLASH_KERNEL.wrong(pack=_as_they_are),
         ),
-        ("keys-of-head-0", "I V", "three-heads"): (
+        ("keys-of-head-0", "index saved-value", "three-heads"): (
             "dq takes every head's keys from head 0.",
             FLASH_KERNEL.wrong(products=_keys_of_head_0),
         ),
-        ("delta-per-tile", "T F", "typical"): (
+        ("delta-per-tile", "term scale", "typical"): (
             "The sum of p dp is subtracted once in each of two tiles of slots.",
             FLASH_KERNEL.wrong(delta=_delta_twice),
         ),
-        ("not-normalised", "V", "typical"): (
+        ("not-normalised", "saved-value", "typical"): (
             "Weights are recomputed without the saved sum of exponentials.",
             FLASH_KERNEL.wrong(weights=_unnormalised),
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "Gradients are added to those of the call before.",
             {"make": mutate.accumulated(flash_attn.vjp)},
         ),
@@ -866,37 +881,43 @@ def flash_ff_first_entry_vjp(xp, ct, a, b0, b1, c0, c1):
 MUTANTS += mutant_table(
     "flash_ff",
     {
-        ("no-slope", "D F", "typical"): ("The slope of gelu is missing.", flash_ff_no_slope_vjp),
-        ("step", "D", "wide"): ("The slope of relu stands in for that of gelu.", flash_ff_step_vjp),
-        ("no-inner-slope", "D T", "typical"): (
+        ("no-slope", "derivative scale", "typical"): (
+            "The slope of gelu is missing.",
+            flash_ff_no_slope_vjp,
+        ),
+        ("step", "derivative", "wide"): (
+            "The slope of relu stands in for that of gelu.",
+            flash_ff_step_vjp,
+        ),
+        ("no-inner-slope", "derivative term", "typical"): (
             "The slope of gelu's inner cubic is missing.",
             flash_ff_no_inner_vjp,
         ),
-        ("slope-of-output", "V D", "typical"): (
+        ("slope-of-output", "saved-value derivative", "typical"): (
             "gelu's slope is taken at its output.",
             flash_ff_slope_of_output_vjp,
         ),
-        ("before-gelu", "V", "typical"): (
+        ("before-gelu", "saved-value", "typical"): (
             "dc0 takes the hidden features as they were before gelu.",
             flash_ff_before_gelu_vjp,
         ),
-        ("bias-mean", "R", "typical"): (
+        ("bias-mean", "reduction", "typical"): (
             "db1 is averaged over positions.",
             mutate.scaled(flash_ff.vjp, 2, lambda xp, a, *_: 1 / max(a.shape[-2], 1)),
         ),
-        ("last-row", "A B", "typical"): (
+        ("last-row", "accumulation broadcast", "typical"): (
             "dc1 is overwritten by each position.",
             flash_ff_last_row_vjp,
         ),
-        ("first-entry", "B A I", "batched"): (
+        ("first-entry", "broadcast accumulation index", "batched"): (
             "Weights and biases get their gradient from the first batch entry.",
             flash_ff_first_entry_vjp,
         ),
-        ("weights-exchanged", "G", "square"): (
+        ("weights-exchanged", "slot", "square"): (
             "The gradients of the two weights are in each other's place.",
             mutate.swapped(flash_ff.vjp, 1, 3),
         ),
-        ("weight-transposed", "L", "square"): (
+        ("weight-transposed", "layout", "square"): (
             "db0 comes transposed.",
             mutate.output(flash_ff.vjp, 1, lambda xp, g, *_: _t(g)),
         ),
@@ -956,43 +977,43 @@ def _unreduced(xp, dq, dk, dv, primals, attrs):
 MUTANTS += mutant_table(
     "grouped_query_attention",
     {
-        ("last-of-group", "A B", "typical"): (
+        ("last-of-group", "accumulation broadcast", "typical"): (
             "dk and dv are overwritten by each head of a group.",
             GROUPED_KERNEL.wrong(pack=_each_pack(lambda x: x[..., -1, :, :].copy())),
         ),
-        ("mean-of-group", "R", "typical"): (
+        ("mean-of-group", "reduction", "typical"): (
             "dk and dv are averaged over a group.",
             GROUPED_KERNEL.wrong(pack=_each_pack(lambda x: x.mean(axis=-3))),
         ),
-        ("dealt-out", "I L", "three-per-group"): (
+        ("dealt-out", "index layout", "three-per-group"): (
             "dk and dv sum over every g-th head instead of over neighbours.",
             GROUPED_KERNEL.wrong(pack=_dealt_out),
             {"modelled_on": "XunhaoLai/native-sparse-attention-triton #27"},
         ),
-        ("unreduced", "B", "typical"): (
+        ("unreduced", "broadcast", "typical"): (
             "dk and dv keep an entry per query head.",
             GROUPED_KERNEL.wrong(pack=_unreduced),
             {"modelled_on": "marin-community/levanter #449"},
         ),
-        ("other-corner", "I P", "one-query"): (
+        ("other-corner", "index attribute", "one-query"): (
             "Backward aligns the mask with the other corner than forward.",
             GROUPED_KERNEL.wrong(seen=_grouped_other_corner),
             {"modelled_on": "xlite-dev/ffpa-attn #300"},
         ),
-        ("unsafe-rows", "N", "more-queries"): (
+        ("unsafe-rows", "non-finite", "more-queries"): (
             "A row that sees no slot is 0/0.",
             GROUPED_KERNEL.wrong(weights=_unsafe),
             {"modelled_on": "Dao-AILab/flash-attention #443", "dialects": ("bottom-right",)},
         ),
-        ("always-causal", "P I", "not-causal"): (
+        ("always-causal", "attribute index", "not-causal"): (
             "Backward masks where forward does not.",
             mutate.attribute(grouped_query_attention.vjp, causal=True),
         ),
-        ("k-unscaled", "F", "typical"): (
+        ("k-unscaled", "scale", "typical"): (
             "dk lacks the factor 1/sqrt(d).",
             GROUPED_KERNEL.wrong(products=_k_unscaled),
         ),
-        ("no-delta", "T", "multi-query"): (
+        ("no-delta", "term", "multi-query"): (
             "The softmax's sum of p dp is missing.",
             GROUPED_KERNEL.wrong(delta=_no_delta),
         ),
@@ -1018,52 +1039,52 @@ def _left_edge(by: int) -> Vjp:
 MUTANTS += mutant_table(
     "sliding_window_attention",
     {
-        ("no-window", "P I", "typical"): (
+        ("no-window", "attribute index", "typical"): (
             "Backward sees all slots, near or far, before or after.",
             WINDOW_KERNEL.wrong(seen=_all_seen),
             {"modelled_on": "meta-pytorch/MSLK #263"},
         ),
-        ("only-causal", "P I", "one-longer"): (
+        ("only-causal", "attribute index", "one-longer"): (
             "Backward is causal, but knows no window.",
             WINDOW_KERNEL.wrong(seen=_bottom_right),
         ),
-        ("one-more", "I P", "one-longer"): (
+        ("one-more", "index attribute", "one-longer"): (
             "The window reaches one slot further back.",
             _left_edge(1),
         ),
-        ("one-less", "I P", "as-long-as-the-window"): (
+        ("one-less", "index attribute", "as-long-as-the-window"): (
             "The window misses its furthest slot.",
             WINDOW_KERNEL.wrong(
                 seen=lambda t, s, attrs: _band(t, s, max(attrs["left"] - 1, 0), attrs["right"])
             ),
         ),
-        ("sides-exchanged", "I P", "wide"): (
+        ("sides-exchanged", "index attribute", "wide"): (
             "Slots before and after are exchanged.",
             WINDOW_KERNEL.wrong(
                 seen=lambda t, s, attrs: _band(t, s, attrs["right"], attrs["left"])
             ),
         ),
-        ("default-window", "P I", "wide"): (
+        ("default-window", "attribute index", "wide"): (
             "Backward keeps the default window.",
             mutate.attribute(sliding_window_attention.vjp, left=2, right=0),
         ),
-        ("from-the-first-slot", "I", "cached"): (
+        ("from-the-first-slot", "index", "cached"): (
             "Positions are counted from the first slot, whatever is cached.",
             WINDOW_KERNEL.wrong(
                 seen=lambda t, s, attrs: _band(t, s, attrs["left"], attrs["right"], own=0)
             ),
         ),
-        ("zero-is-none", "P I", "only-itself"): (
+        ("zero-is-none", "attribute index", "only-itself"): (
             "A window of 0 is taken for no window.",
             WINDOW_KERNEL.wrong(
                 seen=lambda t, s, attrs: _band(t, s, attrs["left"] or None, attrs["right"])
             ),
         ),
-        ("unsafe-rows", "N", "more-queries"): (
+        ("unsafe-rows", "non-finite", "more-queries"): (
             "A row that sees no slot is 0/0.",
             WINDOW_KERNEL.wrong(weights=_unsafe),
         ),
-        ("last-query-dropped", "I", "typical"): (
+        ("last-query-dropped", "index", "typical"): (
             "The last query, whose window is cut off, does not reach k and v.",
             WINDOW_KERNEL.wrong(products=_last_query_dropped),
         ),
@@ -1139,39 +1160,39 @@ def sink_attention_delta_shared_vjp(xp, ct, q, k, v, sink=None):
 MUTANTS += mutant_table(
     "sink_attention",
     {
-        ("without-sink", "V G", "typical"): (
+        ("without-sink", "saved-value slot", "typical"): (
             "Weights are recomputed without the sink, which gets no gradient.",
             sink_attention_without_vjp,
             {"modelled_on": "NVIDIA/cudnn-frontend #421"},
         ),
-        ("no-sink-gradient", "G", "typical"): (
+        ("no-sink-gradient", "slot", "typical"): (
             "The kernel that sums the sink's gradient is not launched: it stays 0.",
             _sink_gradient(lambda xp, rest, mean: 0 * _per_head(xp, rest)),
             {"modelled_on": "NVIDIA/cudnn-frontend #421", "dialects": ("learned",)},
         ),
-        ("sink-negated", "S", "typical"): (
+        ("sink-negated", "sign", "typical"): (
             "The sink's gradient has the other sign.",
             _sink_gradient(lambda xp, rest, mean: _per_head(xp, rest * mean)),
             {"dialects": ("learned",)},
         ),
-        ("sink-mean", "R", "one-head"): (
+        ("sink-mean", "reduction", "one-head"): (
             "The sink's gradient is averaged over queries.",
             _sink_gradient(
                 lambda xp, rest, mean: -_per_head(xp, rest * mean) / max(rest.shape[-2], 1)
             ),
             {"dialects": ("learned",)},
         ),
-        ("sink-unweighted", "F D", "typical"): (
+        ("sink-unweighted", "scale derivative", "typical"): (
             "The sink's gradient lacks the sink's weight.",
             _sink_gradient(lambda xp, rest, mean: -_per_head(xp, mean)),
             {"dialects": ("learned",)},
         ),
-        ("sink-of-last-query", "A B", "square"): (
+        ("sink-of-last-query", "accumulation broadcast", "square"): (
             "The sink's gradient is overwritten by each query.",
             _sink_gradient(lambda xp, rest, mean: -_per_head(xp, (rest * mean)[..., -1:, :])),
             {"dialects": ("learned",)},
         ),
-        ("sink-of-first-entry", "B A I", "batched"): (
+        ("sink-of-first-entry", "broadcast accumulation index", "batched"): (
             "The sink's gradient is that of the first batch entry.",
             _sink_gradient(
                 lambda xp, rest, mean: (
@@ -1180,12 +1201,12 @@ MUTANTS += mutant_table(
             ),
             {"dialects": ("learned",)},
         ),
-        ("own-maximum", "O N", "overflowing"): (
+        ("own-maximum", "precision non-finite", "overflowing"): (
             "The maximum is taken over slots only, and the sink's exponential overflows.",
             sink_attention_own_maximum_vjp,
             {"dialects": ("learned",)},
         ),
-        ("delta-without-sink", "T F", "typical"): (
+        ("delta-without-sink", "term scale", "typical"): (
             "The sum of p dp is normalised over slots, as without a sink.",
             sink_attention_delta_shared_vjp,
         ),
@@ -1223,39 +1244,39 @@ def _capped(
 MUTANTS += mutant_table(
     "softcapped_attention",
     {
-        ("no-slope", "D F", "cap-2"): (
+        ("no-slope", "derivative scale", "cap-2"): (
             "The slope of the cap is missing.",
             _capped(slope=lambda xp, s, tanh, cap: 1),
         ),
-        ("slope-of-capped", "V D", "cap-2"): (
+        ("slope-of-capped", "saved-value derivative", "cap-2"): (
             "The slope is 1 - x^2 for the capped score x, cap included.",
             _capped(slope=lambda xp, s, tanh, cap: 1 - (cap * tanh) ** 2),
         ),
-        ("slope-undivided", "D V", "typical"): (
+        ("slope-undivided", "derivative saved-value", "typical"): (
             "The slope is taken at the score, not at the score over the cap.",
             _capped(slope=lambda xp, s, tanh, cap: 1 - xp.tanh(s) ** 2),
         ),
-        ("uncapped-weights", "V", "cap-1"): (
+        ("uncapped-weights", "saved-value", "cap-1"): (
             "Weights are recomputed without the cap.",
             _capped(capped=lambda xp, s, tanh, cap: s),
         ),
-        ("divided-by-cap", "F", "cap-2"): (
+        ("divided-by-cap", "scale", "cap-2"): (
             "The scores' gradient is divided by the cap once more.",
             _capped(slope=lambda xp, s, tanh, cap: (1 - tanh * tanh) / cap),
         ),
-        ("default-cap", "P", "cap-1"): (
+        ("default-cap", "attribute", "cap-1"): (
             "Backward keeps the cap of 50.",
             mutate.attribute(softcapped_attention.vjp, cap=50.0),
         ),
-        ("masked-before-cap", "I", "cap-1"): (
+        ("masked-before-cap", "index", "cap-1"): (
             "Backward masks before the cap, so that hidden slots have the score -cap.",
             _capped(hidden="before"),
         ),
-        ("always-causal", "P I", "not-causal"): (
+        ("always-causal", "attribute index", "not-causal"): (
             "Backward masks where forward does not.",
             mutate.attribute(softcapped_attention.vjp, causal=True),
         ),
-        ("k-unscaled", "F", "typical"): (
+        ("k-unscaled", "scale", "typical"): (
             "dk lacks the factor 1/sqrt(d).",
             _capped(products=_k_unscaled),
         ),

@@ -155,31 +155,31 @@ def _line_mutants(spec: OpSpec) -> tuple[Mutant, ...]:
     return mutant_table(
         op,
         {
-            ("kernel-mirrored", "L", "typical"): (
+            ("kernel-mirrored", "layout", "typical"): (
                 "dx convolves with the mirrored kernel.",
                 weights_read_as(vjp, flipped),
             ),
-            ("channels-exchanged", "L", "square"): (
+            ("channels-exchanged", "layout", "square"): (
                 "dx reads the weights [o, c, l] as [c, o, l].",
                 weights_read_as(vjp, exchanged),
             ),
-            ("middle-only", "T", "typical"): (
+            ("middle-only", "term", "typical"): (
                 "dx takes the kernel's middle element only.",
                 weights_read_as(vjp, _middle_only),
             ),
-            ("padding-1", "I P", "kernel-5"): (
+            ("padding-1", "index attribute", "kernel-5"): (
                 "dx assumes a padding of 1, whatever the kernel.",
                 mutate.output(vjp, 0, _header_padding),
             ),
-            ("last-window-unread", "I", "even-length"): (
+            ("last-window-unread", "index", "even-length"): (
                 "The loop over outputs stops one window early.",
                 mutate.cotangent(vjp, mutate.cut(-1)),
             ),
-            ("dw-of-last-line", "A B", "batched"): (
+            ("dw-of-last-line", "accumulation broadcast", "batched"): (
                 "dw is overwritten by each line of the batch.",
                 mutate.of_last(spec, 1),
             ),
-            ("dw-kept", "A", "typical"): (
+            ("dw-kept", "accumulation", "typical"): (
                 "dw is added to a buffer that is never cleared.",
                 {"modelled_on": LBANN, "make": mutate.accumulated(vjp, 1)},
             ),
@@ -207,12 +207,12 @@ MUTANTS += _line_mutants(conv_1d_2s)
 MUTANTS += mutant_table(
     "conv_1d_2s",
     {
-        ("stride-1", "I P", "typical"): (
+        ("stride-1", "index attribute", "typical"): (
             "dx lays the windows side by side: the backward of conv_1d_1s.",
             conv_1d_2s_as_1s_vjp,
             {"modelled_on": COURSE},
         ),
-        ("one-late", "I", "even-length"): (
+        ("one-late", "index", "even-length"): (
             "Window q starts at 2q + 1 in dx.",
             conv_1d_2s_late_vjp,
         ),
@@ -301,11 +301,11 @@ def padding_exchanged(geometry: Geometry) -> Geometry:
 MUTANTS += mutant_table(
     "conv_2d",
     {
-        ("kernel-flipped", "L", "typical"): (
+        ("kernel-flipped", "layout", "typical"): (
             "dx convolves with the kernel turned by half a turn: forward's correlation again.",
             weights_read_as(conv_2d.vjp, flipped),
         ),
-        ("kernel-transposed", "L", "square"): (
+        ("kernel-transposed", "layout", "square"): (
             "dx reads the kernel [k, l] as [l, k].",
             weights_read_as(
                 conv_2d.vjp,
@@ -315,69 +315,69 @@ MUTANTS += mutant_table(
                 ),
             ),
         ),
-        ("windows-overwrite", "A", "typical"): (
+        ("windows-overwrite", "accumulation", "typical"): (
             "Overlapping windows overwrite each other in dx.",
             conv_2d_dx(same, overwrite=True),
         ),
-        ("stride-ignored", "P I", "stride"): (
+        ("stride-ignored", "attribute index", "stride"): (
             "dx lays the windows side by side, whatever the stride.",
             conv_2d_dx(stride_ignored),
             {"modelled_on": COURSE},
         ),
-        ("first-stride", "I P", "stride"): (
+        ("first-stride", "index attribute", "stride"): (
             "The stride of the rows is used for the columns too.",
             conv_2d_dx(first_stride),
             {"modelled_on": PADDLE},
         ),
-        ("stride-for-dilation", "I P", "everything"): (
+        ("stride-for-dilation", "index attribute", "everything"): (
             "Stride and dilation are exchanged in dw.",
             conv_2d_dw(stride_for_dilation),
             {"modelled_on": CANDLE},
         ),
-        ("dilation-ignored", "P I", "dilation"): (
+        ("dilation-ignored", "attribute index", "dilation"): (
             "dw reads windows without gaps, whatever the dilation.",
             conv_2d_dw(dilation_ignored),
         ),
-        ("first-dilation", "I P", "dilation"): (
+        ("first-dilation", "index attribute", "dilation"): (
             "The dilation of the rows is used for the columns too.",
             conv_2d_dx(first_dilation),
         ),
-        ("padding-kept", "I P", "padding"): (
+        ("padding-kept", "index attribute", "padding"): (
             "dx begins with its padding, which should have been cut off.",
             conv_2d_dx(padding_kept),
         ),
-        ("padding-exchanged", "I P", "padding"): (
+        ("padding-exchanged", "index attribute", "padding"): (
             "dw pads rows by the columns' padding and columns by the rows'.",
             conv_2d_dw(padding_exchanged),
         ),
-        ("tail-in-front", "W I", "stride"): (
+        ("tail-in-front", "shape index", "stride"): (
             "Rows and columns that no window reads are taken to be the first, not the last.",
             conv_2d_tail_vjp,
             {"modelled_on": FLAGGEMS},
         ),
-        ("first-group", "I V", "groups"): (
+        ("first-group", "index saved-value", "groups"): (
             "Every group's dw reads the first group's channels.",
             conv_2d_first_group_vjp,
         ),
-        ("groups-interleaved", "L I", "groups"): (
+        ("groups-interleaved", "layout index", "groups"): (
             "dx takes the groups' channels to be interleaved.",
             conv_2d_interleaved_vjp,
         ),
-        ("db-averaged", "R", "typical"): (
+        ("db-averaged", "reduction", "typical"): (
             "db is the mean over positions in place of the sum.",
             mutate.scaled(conv_2d.vjp, 2, _over_positions),
             {"dialects": ("bias",)},
         ),
-        ("db-of-last-image", "A B", "batched"): (
+        ("db-of-last-image", "accumulation broadcast", "batched"): (
             "db is overwritten by each image of the batch.",
             mutate.of_last(conv_2d, 2),
             {"dialects": ("bias",)},
         ),
-        ("dw-kept", "A", "typical"): (
+        ("dw-kept", "accumulation", "typical"): (
             "dw is added to a buffer that is never cleared.",
             {"modelled_on": LBANN, "make": mutate.accumulated(conv_2d.vjp, 1)},
         ),
-        ("first-position", "U", "typical"): (
+        ("first-position", "cotangent", "typical"): (
             "The cotangent of the first position is used for all.",
             mutate.cotangent(conv_2d.vjp, mutate.first_for_all(-2, -1)),
         ),
@@ -407,35 +407,35 @@ def _over_channels(xp: Any, dw: Any, *primals: Any, **attrs: Any) -> Any:
 MUTANTS += mutant_table(
     "depthwise_conv_2d",
     {
-        ("kernel-flipped", "L", "typical"): (
+        ("kernel-flipped", "layout", "typical"): (
             "dx convolves with the kernel turned by half a turn.",
             weights_read_as(depthwise_conv_2d.vjp, lambda xp, w: xp.flip(xp.flip(w, -1), -2)),
         ),
-        ("first-channel", "I V", "typical"): (
+        ("first-channel", "index saved-value", "typical"): (
             "Every channel's dx reads the first channel's kernel.",
             weights_read_as(depthwise_conv_2d.vjp, mutate.first_for_all(0)),
         ),
-        ("channels-summed", "B", "square"): (
+        ("channels-summed", "broadcast", "square"): (
             "dw is summed over the channels, as if they shared a kernel.",
             mutate.output(depthwise_conv_2d.vjp, 1, _over_channels),
         ),
-        ("stride-ignored", "P I", "stride"): (
+        ("stride-ignored", "attribute index", "stride"): (
             "dx lays the windows side by side, whatever the stride.",
             depthwise_dx(stride_ignored),
         ),
-        ("first-dilation", "I P", "dilation"): (
+        ("first-dilation", "index attribute", "dilation"): (
             "The dilation of the rows is used for the columns too.",
             depthwise_dx(first_dilation),
         ),
-        ("padding-kept", "I P", "padding"): (
+        ("padding-kept", "index attribute", "padding"): (
             "dx begins with its padding, which should have been cut off.",
             depthwise_dx(padding_kept),
         ),
-        ("windows-overwrite", "A", "typical"): (
+        ("windows-overwrite", "accumulation", "typical"): (
             "Overlapping windows overwrite each other in dx.",
             depthwise_dx(same, overwrite=True),
         ),
-        ("dw-of-last-image", "A B", "batched"): (
+        ("dw-of-last-image", "accumulation broadcast", "batched"): (
             "dw is overwritten by each image of the batch.",
             mutate.of_last(depthwise_conv_2d, 1),
         ),
@@ -473,37 +473,37 @@ def transpose_2d_extra_in_front_vjp(
 MUTANTS += mutant_table(
     "conv_transpose_2d",
     {
-        ("stride-for-dilation", "I P", "stride"): (
+        ("stride-for-dilation", "index attribute", "stride"): (
             "Stride and dilation are exchanged in dw.",
             transpose_2d(dw=stride_for_dilation),
             {"modelled_on": CANDLE},
         ),
-        ("kernel-flipped", "L", "typical"): (
+        ("kernel-flipped", "layout", "typical"): (
             "dx correlates with the kernel turned by half a turn.",
             weights_read_as(conv_transpose_2d.vjp, flipped),
         ),
-        ("channels-exchanged", "L", "square"): (
+        ("channels-exchanged", "layout", "square"): (
             "dx reads the weights [c, o, k, l] as [o, c, k, l], the layout of conv_2d.",
             weights_read_as(conv_transpose_2d.vjp, exchanged),
         ),
-        ("padding-forgotten", "P I", "padding"): (
+        ("padding-forgotten", "attribute index", "padding"): (
             "The cotangent is not padded where forward has cropped.",
             transpose_2d(padding_kept, padding_kept),
         ),
-        ("extra-in-front", "I", "output-padding"): (
+        ("extra-in-front", "index", "output-padding"): (
             "The rows and columns of output_padding are taken to be the first.",
             transpose_2d_extra_in_front_vjp,
         ),
-        ("first-stride", "I P", "stride"): (
+        ("first-stride", "index attribute", "stride"): (
             "The stride of the rows is used for the columns too.",
             transpose_2d(dx=first_stride),
             {"modelled_on": PADDLE},
         ),
-        ("dilation-ignored", "P I", "dilation"): (
+        ("dilation-ignored", "attribute index", "dilation"): (
             "dx reads the cotangent without gaps, whatever the dilation.",
             transpose_2d(dx=dilation_ignored),
         ),
-        ("dw-of-last-image", "A B", "batched"): (
+        ("dw-of-last-image", "accumulation broadcast", "batched"): (
             "dw is overwritten by each image of the batch.",
             mutate.of_last(conv_transpose_2d, 1),
         ),
@@ -529,36 +529,36 @@ def transpose_1d(dx: Change = same, dw: Change = same) -> Vjp:
 MUTANTS += mutant_table(
     "conv_transpose_1d",
     {
-        ("stride-for-dilation", "I P", "stride"): (
+        ("stride-for-dilation", "index attribute", "stride"): (
             "Stride and dilation are exchanged in dw.",
             transpose_1d(dw=stride_for_dilation),
             {"modelled_on": CANDLE},
         ),
-        ("stride-ignored", "P I", "stride-over-kernel"): (
+        ("stride-ignored", "attribute index", "stride-over-kernel"): (
             "dx reads the windows side by side, whatever the stride.",
             transpose_1d(dx=stride_ignored),
         ),
-        ("kernel-mirrored", "L", "typical"): (
+        ("kernel-mirrored", "layout", "typical"): (
             "dx correlates with the mirrored kernel.",
             weights_read_as(conv_transpose_1d.vjp, flipped),
         ),
-        ("channels-exchanged", "L", "square"): (
+        ("channels-exchanged", "layout", "square"): (
             "dx reads the weights [c, o, l] as [o, c, l], the layout of conv_1d.",
             weights_read_as(conv_transpose_1d.vjp, exchanged),
         ),
-        ("padding-forgotten", "P I", "padding"): (
+        ("padding-forgotten", "attribute index", "padding"): (
             "The cotangent is not padded where forward has cropped.",
             transpose_1d(padding_kept, padding_kept),
         ),
-        ("dilation-ignored", "P I", "dilation"): (
+        ("dilation-ignored", "attribute index", "dilation"): (
             "dw reads the cotangent without gaps, whatever the dilation.",
             transpose_1d(dw=dilation_ignored),
         ),
-        ("end-unread", "I", "one-position"): (
+        ("end-unread", "index", "one-position"): (
             "The kernel's reach over the line's end is not read.",
             mutate.cotangent(conv_transpose_1d.vjp, mutate.cut(-1)),
         ),
-        ("dw-of-last-line", "A B", "batched"): (
+        ("dw-of-last-line", "accumulation broadcast", "batched"): (
             "dw is overwritten by each line of the batch.",
             mutate.of_last(conv_transpose_1d, 1),
         ),
@@ -619,39 +619,39 @@ def im2col_kernel_axes_vjp(
 MUTANTS += mutant_table(
     "im2col",
     {
-        ("windows-overwrite", "A", "typical"): (
+        ("windows-overwrite", "accumulation", "typical"): (
             "Overlapping windows overwrite each other.",
             col2im(overwrite=True),
         ),
-        ("overlaps-averaged", "R", "typical"): (
+        ("overlaps-averaged", "reduction", "typical"): (
             "An element that several windows read gets their mean, which inverts im2col.",
             col2im(averaged=True),
         ),
-        ("other-layout", "L P", "typical"): (
+        ("other-layout", "layout attribute", "typical"): (
             "Rows are read as columns, and columns as rows.",
             im2col_other_layout_vjp,
         ),
-        ("kernel-axes", "L", "square"): (
+        ("kernel-axes", "layout", "square"): (
             "The kernel's elements are read column by column.",
             im2col_kernel_axes_vjp,
         ),
-        ("stride-ignored", "P I", "stride"): (
+        ("stride-ignored", "attribute index", "stride"): (
             "Windows are laid side by side, whatever the stride.",
             col2im(stride_ignored),
         ),
-        ("kernel-for-stride", "I P", "typical"): (
+        ("kernel-for-stride", "index attribute", "typical"): (
             "Windows are taken to be disjoint: the kernel is used as the stride.",
             col2im(kernel_for_stride),
         ),
-        ("stride-for-dilation", "I P", "everything"): (
+        ("stride-for-dilation", "index attribute", "everything"): (
             "Stride and dilation are exchanged.",
             col2im(stride_for_dilation),
         ),
-        ("padding-kept", "I P", "padding"): (
+        ("padding-kept", "index attribute", "padding"): (
             "The padding is not cut off again.",
             col2im(padding_kept),
         ),
-        ("buffer-kept", "A", "batched"): (
+        ("buffer-kept", "accumulation", "batched"): (
             "dx is added to a buffer that is never cleared.",
             {"make": mutate.accumulated(im2col.vjp, 0)},
         ),
@@ -745,46 +745,46 @@ MNI = "mni-ml/framework pull request 22"
 MUTANTS += mutant_table(
     "max_pool_2d",
     {
-        ("all-ties", "K", "ties"): (
+        ("all-ties", "kink", "ties"): (
             "Each of several equal maxima gets the whole cotangent.",
             unpool(_all_ties),
             {"modelled_on": THEANO},
         ),
-        ("nearly-equal", "K E", "ties"): (
+        ("nearly-equal", "kink eps", "ties"): (
             "Elements within 1/128 of the maximum are taken for it.",
             unpool(_nearly),
             {"modelled_on": MNI},
         ),
-        ("no-tie", "K", "ties"): (
+        ("no-tie", "kink", "ties"): (
             "A window with several equal maxima gets no gradient.",
             unpool(_sole),
         ),
-        ("averaged", "D", "typical"): (
+        ("averaged", "derivative", "typical"): (
             "The cotangent is spread evenly, as by average pooling.",
             unpool(_each),
         ),
-        ("position-in-window", "I", "typical"): (
+        ("position-in-window", "index", "typical"): (
             "The maximum's position in its window is taken for the one in the image.",
             max_pool_2d_position_vjp,
         ),
-        ("one-window-each", "A", "overlapping"): (
+        ("one-window-each", "accumulation", "overlapping"): (
             "An element that is largest in several windows gets the last one's cotangent only.",
             unpool(_first, overwrite=True),
             {"modelled_on": FLUX},
         ),
-        ("kernel-for-stride", "P I", "gaps"): (
+        ("kernel-for-stride", "attribute index", "gaps"): (
             "Windows are taken to be adjacent: the kernel is used as the stride.",
             unpool(_first, kernel_for_stride),
         ),
-        ("padding-of-zeros", "I V", "padding"): (
+        ("padding-of-zeros", "index saved-value", "padding"): (
             "Padding counts as 0, and swallows the cotangent of windows that are negative.",
             unpool(_first, outside="0"),
         ),
-        ("dilation-ignored", "P I", "dilation"): (
+        ("dilation-ignored", "attribute index", "dilation"): (
             "Windows without gaps are searched, whatever the dilation.",
             unpool(_first, dilation_ignored),
         ),
-        ("first-image", "I V", "batched"): (
+        ("first-image", "index saved-value", "batched"): (
             "The maxima of the batch's first image are used for all.",
             max_pool_2d_first_image_vjp,
         ),
@@ -824,39 +824,39 @@ def _kernel_width(xp: Any, x: Any, *, kernel: Pair, **attrs: Any) -> float:
 MUTANTS += mutant_table(
     "avg_pool_2d",
     {
-        ("summed", "R", "typical"): (
+        ("summed", "reduction", "typical"): (
             "The cotangent is not divided by the window's size.",
             mutate.scaled(avg_pool_2d.vjp, 0, _kernel_area),
         ),
-        ("one-side", "F R", "typical"): (
+        ("one-side", "scale reduction", "typical"): (
             "The divisor is the window's height in place of its size.",
             mutate.scaled(avg_pool_2d.vjp, 0, _kernel_width),
         ),
-        ("other-divisor", "P R", "padding"): (
+        ("other-divisor", "attribute reduction", "padding"): (
             "count_include_pad is taken for its opposite.",
             mutate.attribute(
                 avg_pool_2d.vjp,
                 count_include_pad=lambda count_include_pad, **attrs: not count_include_pad,
             ),
         ),
-        ("windows-overwrite", "A", "overlapping"): (
+        ("windows-overwrite", "accumulation", "overlapping"): (
             "Overlapping windows overwrite each other.",
             spread_evenly(overwrite=True),
         ),
-        ("kernel-for-stride", "P I", "gaps"): (
+        ("kernel-for-stride", "attribute index", "gaps"): (
             "Windows are taken to be adjacent: the kernel is used as the stride.",
             spread_evenly(kernel_for_stride),
         ),
-        ("first-stride", "I P", "padding-strided"): (
+        ("first-stride", "index attribute", "padding-strided"): (
             "The stride of the rows is used for the columns too.",
             spread_evenly(first_stride),
             {"modelled_on": PADDLE},
         ),
-        ("padding-kept", "I P", "padding"): (
+        ("padding-kept", "index attribute", "padding"): (
             "The padding is not cut off again.",
             spread_evenly(padding_kept),
         ),
-        ("first-position", "U", "typical"): (
+        ("first-position", "cotangent", "typical"): (
             "The cotangent of the first position is used for all.",
             mutate.cotangent(avg_pool_2d.vjp, mutate.first_for_all(-2, -1)),
         ),
@@ -898,31 +898,31 @@ def _block(xp: Any, x: Any, *, factor: Pair) -> float:
 MUTANTS += mutant_table(
     "upscale",
     {
-        ("averaged", "R", "typical"): (
+        ("averaged", "reduction", "typical"): (
             "A block's cotangents are averaged in place of added.",
             mutate.scaled(upscale.vjp, 0, _block),
         ),
-        ("corner-only", "B A", "typical"): (
+        ("corner-only", "broadcast accumulation", "typical"): (
             "The first cotangent of each block is taken: the nearest neighbour, backwards.",
             upscale_corner_vjp,
         ),
-        ("tiled", "L I", "square"): (
+        ("tiled", "layout index", "square"): (
             "Elements are taken to be repeated as whole images, not one by one.",
             upscale_tiled_vjp,
         ),
-        ("factor-2", "P I", "factor-3"): (
+        ("factor-2", "attribute index", "factor-3"): (
             "The factor is 2, whatever was asked for.",
             upscale_factor_2_vjp,
         ),
-        ("factors-exchanged", "I P", "uneven"): (
+        ("factors-exchanged", "index attribute", "uneven"): (
             "The factors of rows and columns are exchanged.",
             upscale_exchanged_vjp,
         ),
-        ("last-column-unread", "I", "single"): (
+        ("last-column-unread", "index", "single"): (
             "The loop over the output's columns stops one early.",
             mutate.cotangent(upscale.vjp, mutate.cut(-1)),
         ),
-        ("buffer-kept", "A", "typical"): (
+        ("buffer-kept", "accumulation", "typical"): (
             "dx is added to a buffer that is never cleared.",
             {"make": mutate.accumulated(upscale.vjp, 0)},
         ),

@@ -113,7 +113,7 @@ def _elsewhere(draw: Draw) -> tuple[tuple[Any, ...], dict[str, Any]]:
 MUTANTS += mutant_table(
     "gelu",
     {
-        ("cosh-form", "O", ""): (
+        ("cosh-form", "precision", ""): (
             "sech² is 1/cosh², whose square overflows in float32 for arguments above 44.",
             gelu_cosh_vjp,
             {
@@ -126,36 +126,36 @@ MUTANTS += mutant_table(
                 "inputs": _elsewhere,
             },
         ),
-        ("sech-by-exp", "O N", "tails"): (
+        ("sech-by-exp", "precision non-finite", "tails"): (
             "sech² is 4 e^2a / (e^2a + 1)²: inf/inf for arguments above 44.",
             gelu_sech_by_exp_vjp,
             {"dialects": TANH_FORMS, "dtype": "float32"},
         ),
-        ("sinh-over-cosh", "N O", "tails"): (
+        ("sinh-over-cosh", "non-finite precision", "tails"): (
             "tanh is sinh/cosh: inf/inf for arguments above 88.",
             gelu_sinh_over_cosh_vjp,
             {"dialects": TANH_FORMS, "dtype": "float32"},
         ),
-        ("three-missing", "F T D", "typical"): (
+        ("three-missing", "scale term derivative", "typical"): (
             "The derivative of x³ is taken to be x².",
             _by_parts(
                 lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * k * (1 + cube * x * x) / 2
             ),
             {"dialects": TANH_FORMS},
         ),
-        ("cubic-term-missing", "T D", "typical"): (
+        ("cubic-term-missing", "term derivative", "typical"): (
             "The inner slope is that of x alone, without the cube.",
             _by_parts(lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * k / 2),
             {"dialects": TANH_FORMS},
         ),
-        ("root-missing", "F T D", "typical"): (
+        ("root-missing", "scale term derivative", "typical"): (
             "The inner slope lacks the factor sqrt(2/pi).",
             _by_parts(
                 lambda xp, x, t, s, k, cube: (1 + t) / 2 + x * s * (1 + 3 * cube * x * x) / 2
             ),
             {"dialects": TANH_FORMS},
         ),
-        ("sech-not-squared", "D", "typical"): (
+        ("sech-not-squared", "derivative", "typical"): (
             "The slope of tanh is taken to be 1 - t.",
             _by_parts(
                 lambda xp, x, t, s, k, cube: (
@@ -164,49 +164,49 @@ MUTANTS += mutant_table(
             ),
             {"dialects": TANH_FORMS},
         ),
-        ("share-only", "T D", "typical"): (
+        ("share-only", "term derivative", "typical"): (
             "The slope is the share that passes: the term x p'(x) is missing.",
             gelu_cdf_vjp,
         ),
-        ("share-negated", "S", "typical"): (
+        ("share-negated", "sign", "typical"): (
             "The term x p'(x) is subtracted.",
             lambda xp, ct, x, *, form="tanh", root="": (
                 2 * gelu_cdf_vjp(xp, ct, x, form=form, root=root)
                 - gelu_vjp(xp, ct, x, form=form, root=root)
             ),
         ),
-        ("always-tanh", "P", "typical"): (
+        ("always-tanh", "attribute", "typical"): (
             "The slope is the tanh form's whatever form was asked for.",
             mutate.attribute(gelu_vjp, form="tanh"),
             {"dialects": ("erf", "quick")},
         ),
-        ("always-erf", "P", "typical"): (
+        ("always-erf", "attribute", "typical"): (
             "The slope is the exact form's whatever form was asked for.",
             mutate.attribute(gelu_vjp, form="erf"),
             {"dialects": ("tanh", "gemma", "quick")},
         ),
-        ("density-without-half", "D", "typical"): (
+        ("density-without-half", "derivative", "typical"): (
             "The density is exp(-x²), without 1/2 in the exponent.",
             gelu_density_vjp,
             {"dialects": ("erf",)},
         ),
-        ("erf-without-root", "D", "typical"): (
+        ("erf-without-root", "derivative", "typical"): (
             "erf is taken of x, not of x/sqrt(2).",
             gelu_erf_unscaled_vjp,
             {"dialects": ("erf",)},
         ),
-        ("quick-chain-missing", "F T D", "typical"): (
+        ("quick-chain-missing", "scale term derivative", "typical"): (
             "The inner slope lacks the factor 1.702.",
             gelu_quick_unchained_vjp,
             {"dialects": ("quick",)},
         ),
-        ("quick-overflows", "N O", "far-tail"): (
+        ("quick-overflows", "non-finite precision", "far-tail"): (
             "exp(-1.702 x) is squared, and overflows: inf/inf on the left.",
             gelu_quick_overflowing_vjp,
             {"dialects": ("quick",), "dtype": "float32"},
         ),
-        ("slope-of-relu", "D", "typical"): ("The slope is relu's.", gelu_passing_vjp),
-        ("at-the-output", "V D", "typical"): (
+        ("slope-of-relu", "derivative", "typical"): ("The slope is relu's.", gelu_passing_vjp),
+        ("at-the-output", "saved-value derivative", "typical"): (
             "The slope is taken at the saved output, not at the input.",
             mutate.primal(gelu_vjp, 0, gelu_forward),
         ),
@@ -236,44 +236,44 @@ def silu_output_over_input_vjp(xp, ct, x):
 MUTANTS += mutant_table(
     "silu",
     {
-        ("minus-seven", "F", "typical"): (
+        ("minus-seven", "scale", "typical"): (
             "The gradient is multiplied by -7.",
             mutate.scaled(silu_vjp, 0, -7.0),
             {"modelled_on": MINUS_SEVEN},
         ),
-        ("gate-only", "T D", "typical"): (
+        ("gate-only", "term derivative", "typical"): (
             "The slope is sigma: the term x sigma' is missing.",
             _silu_slope(lambda xp, x, p: p),
         ),
-        ("slope-of-gate-only", "T D", "typical"): (
+        ("slope-of-gate-only", "term derivative", "typical"): (
             "The slope is x sigma': the term sigma is missing.",
             _silu_slope(lambda xp, x, p: x * p * (1 - p)),
         ),
-        ("x-missing", "T F D", "typical"): (
+        ("x-missing", "term scale derivative", "typical"): (
             "The slope of the gate is added without its factor x.",
             _silu_slope(lambda xp, x, p: p * (2 - p)),
         ),
-        ("sign-of-second-term", "S", "typical"): (
+        ("sign-of-second-term", "sign", "typical"): (
             "The term x sigma' is subtracted.",
             _silu_slope(lambda xp, x, p: p * (1 - x * (1 - p))),
         ),
-        ("one-missing", "D", "typical"): (
+        ("one-missing", "derivative", "typical"): (
             "1 - sigma is taken to be -sigma: sigma (1 - x sigma).",
             _silu_slope(lambda xp, x, p: p * (1 - x * p)),
         ),
-        ("at-the-output", "V D", "typical"): (
+        ("at-the-output", "saved-value derivative", "typical"): (
             "The slope is taken at the saved output, not at the input.",
             mutate.primal(silu_vjp, 0, silu_forward),
         ),
-        ("slope-of-quick-gelu", "D", "typical"): (
+        ("slope-of-quick-gelu", "derivative", "typical"): (
             "The slope is that of x sigma(1.702 x).",
             lambda xp, ct, x: gelu_vjp(xp, ct, x, form="quick"),
         ),
-        ("output-over-input", "N", "zero"): (
+        ("output-over-input", "non-finite", "zero"): (
             "sigma is recovered as y/x: 0/0 at 0.",
             silu_output_over_input_vjp,
         ),
-        ("exp-overflows", "N O", "tails"): (
+        ("exp-overflows", "non-finite precision", "tails"): (
             "exp(-x) is squared, and overflows: inf/inf on the left.",
             silu_overflowing_vjp,
             {"dtype": "float32"},
@@ -300,47 +300,47 @@ def _second(dx: Callable[..., Any]) -> Vjp:
 MUTANTS += mutant_table(
     "silu_back",
     {
-        ("dx-missing", "G DD", "typical"): (
+        ("dx-missing", "slot double", "typical"): (
             "There is no gradient of x: double backward stops at the saved input.",
             mutate.output(silu_back_vjp, 1, mutate.nothing),
         ),
-        ("dx-zero", "G DD", "typical"): (
+        ("dx-zero", "slot double", "typical"): (
             "x is taken for a constant: its gradient is 0.",
             mutate.output(silu_back_vjp, 1, mutate.zeros),
         ),
-        ("first-derivative-twice", "D DD", "typical"): (
+        ("first-derivative-twice", "derivative double", "typical"): (
             "dx carries the first derivative where the second belongs.",
             _second(lambda xp, g, x, p: g * p * (1 + x * (1 - p))),
         ),
-        ("sigma-slope-once", "T D DD", "typical"): (
+        ("sigma-slope-once", "term derivative double", "typical"): (
             "Of the two equal terms sigma' in the second derivative one is missing.",
             _second(lambda xp, g, x, p: g * p * (1 - p) * (1 + x * (1 - 2 * p))),
         ),
-        ("sigma-constant", "T D DD", "typical"): (
+        ("sigma-constant", "term derivative double", "typical"): (
             "sigma is taken for a constant: its second derivative is missing.",
             _second(lambda xp, g, x, p: g * 2 * p * (1 - p)),
         ),
-        ("sign-of-curvature", "S DD", "typical"): (
+        ("sign-of-curvature", "sign double", "typical"): (
             "1 - 2 sigma has the wrong sign.",
             _second(lambda xp, g, x, p: g * p * (1 - p) * (2 - x * (1 - 2 * p))),
         ),
-        ("g-missing", "F D DD", "typical"): (
+        ("g-missing", "scale derivative double", "typical"): (
             "dx lacks the factor g.",
             _second(lambda xp, g, x, p: p * (1 - p) * (2 + x * (1 - 2 * p))),
         ),
-        ("g-for-ct", "NL U DD", "typical"): (
+        ("g-for-ct", "nonlinear cotangent double", "typical"): (
             "dx is multiplied by g twice, and by the cotangent not at all.",
             mutate.output(silu_back_vjp, 1, lambda xp, dx, g, x: silu_back_vjp(xp, g, g, x)[1]),
         ),
-        ("exchanged", "G DD", "typical"): (
+        ("exchanged", "slot double", "typical"): (
             "The two gradients are in each other's place.",
             mutate.swapped(silu_back_vjp, 0, 1),
         ),
-        ("arguments-exchanged", "G DD", "typical"): (
+        ("arguments-exchanged", "slot double", "typical"): (
             "g is read as x, and x as g.",
             lambda xp, ct, g, x: silu_back_vjp(xp, ct, x, g)[::-1],
         ),
-        ("divided", "N DD", "zeros"): (
+        ("divided", "non-finite double", "zeros"): (
             "dg is recovered as the saved dx over g: 0/0 where g is 0.",
             mutate.output(silu_back_vjp, 0, lambda xp, dg, g, x: dg * g / g),
         ),
@@ -389,40 +389,43 @@ def _gated(op: str, vjp: Vjp, act: Vjp, act_vjp: Vjp) -> tuple[Mutant, ...]:
         *mutant_table(
             op,
             {
-                ("exchanged", "G", "typical"): (
+                ("exchanged", "slot", "typical"): (
                     "The two gradients are in each other's place.",
                     mutate.swapped(vjp, 0, 1),
                 ),
-                ("up-activated", "G", "typical"): (
+                ("up-activated", "slot", "typical"): (
                     "The activation is taken to be on up, not on the gate.",
                     other_side,
                 ),
-                ("up-missing", "F D", "typical"): ("dgate lacks the factor up.", without_up),
-                ("slope-missing", "D F", "typical"): (
+                ("up-missing", "scale derivative", "typical"): (
+                    "dgate lacks the factor up.",
+                    without_up,
+                ),
+                ("slope-missing", "derivative scale", "typical"): (
                     "dgate lacks the activation's slope.",
                     without_slope,
                 ),
-                ("slope-for-value", "D", "typical"): (
+                ("slope-for-value", "derivative", "typical"): (
                     "dup carries the activation's slope, not its value.",
                     slope_for_value,
                 ),
-                ("gate-before-activation", "V D", "typical"): (
+                ("gate-before-activation", "saved-value derivative", "typical"): (
                     "dup reads the gate as saved before the activation.",
                     before_gate,
                 ),
-                ("in-place", "X V", "typical"): (
+                ("in-place", "aliasing saved-value", "typical"): (
                     "dgate is written over the gate before dup reads it.",
                     in_place,
                 ),
-                ("output-over-up", "N", "zeros"): (
+                ("output-over-up", "non-finite", "zeros"): (
                     "The activated gate is recovered as y/up: 0/0.",
                     divided,
                 ),
-                ("up-frozen", "G", "typical"): (
+                ("up-frozen", "slot", "typical"): (
                     "up gets no gradient.",
                     mutate.output(vjp, 1, mutate.nothing),
                 ),
-                ("dup-negated", "S", "typical"): (
+                ("dup-negated", "sign", "typical"): (
                     "dup has the wrong sign.",
                     mutate.negated(vjp, 1),
                 ),
@@ -436,12 +439,12 @@ MUTANTS += _gated("geglu", geglu_vjp, gelu_forward, gelu_vjp)
 MUTANTS += mutant_table(
     "geglu",
     {
-        ("always-exact", "P", "typical"): (
+        ("always-exact", "attribute", "typical"): (
             "The gate is the exact gelu whatever form was asked for.",
             mutate.attribute(geglu_vjp, form="erf"),
             {"dialects": ("gemma", "tanh")},
         ),
-        ("slope-of-silu", "D", "typical"): (
+        ("slope-of-silu", "derivative", "typical"): (
             "The gate's slope is silu's.",
             lambda xp, ct, gate, up, *, form="tanh", root="": (
                 silu_vjp(xp, ct * up, gate),
@@ -457,11 +460,11 @@ MUTANTS += _gated("swiglu", swiglu_vjp, silu_forward, silu_vjp)
 MUTANTS += mutant_table(
     "swiglu",
     {
-        ("gate-only", "D T", "typical"): (
+        ("gate-only", "derivative term", "typical"): (
             "The slope of silu is taken to be sigma: the term gate sigma' is missing.",
             lambda xp, ct, gate, up: (ct * up * xp.sigmoid(gate), ct * silu_forward(xp, gate)),
         ),
-        ("glu", "D F", "typical"): (
+        ("glu", "derivative scale", "typical"): (
             "dup is GLU's: sigma(gate) without the factor gate.",
             lambda xp, ct, gate, up: (swiglu_vjp(xp, ct, gate, up)[0], ct * xp.sigmoid(gate)),
         ),
@@ -523,23 +526,23 @@ def _packed(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
         *mutant_table(
             op,
             {
-                ("interleaved", "L", "typical"): (
+                ("interleaved", "layout", "typical"): (
                     "Rows are read and written as pairs (gate, up), not as halves.",
                     interleaved,
                 ),
-                ("up-first", "L G", "typical"): (
+                ("up-first", "layout slot", "typical"): (
                     "The first half is taken for up, the second for the gate.",
                     up_first,
                 ),
-                ("stored-up-first", "G L I", "typical"): (
+                ("stored-up-first", "slot layout index", "typical"): (
                     "The halves of the gradient are in each other's place.",
                     stored_up_first,
                 ),
-                ("second-half-missing", "A G", "typical"): (
+                ("second-half-missing", "accumulation slot", "typical"): (
                     "The second half of the gradient is never written.",
                     mutate.output(vjp, 0, mutate.cut(lambda columns: columns // 2)),
                 ),
-                ("first-half-twice", "I G", "typical"): (
+                ("first-half-twice", "index slot", "typical"): (
                     "The gate's gradient is written to both halves.",
                     mutate.output(
                         vjp,
@@ -547,19 +550,19 @@ def _packed(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
                         lambda xp, dx, x, **attrs: xp.concatenate([dx[..., : n(x)]] * 2, axis=-1),
                     ),
                 ),
-                ("stride-of-output", "I L", "batched"): (
+                ("stride-of-output", "index layout", "batched"): (
                     "Rows of the input are looked for n apart, not 2n.",
                     stride,
                 ),
-                ("rows-halved", "L W", "square"): (
+                ("rows-halved", "layout shape", "square"): (
                     "A square input is halved by rows, not by columns.",
                     halves_of_rows,
                 ),
-                ("in-place", "X V", "typical"): (
+                ("in-place", "aliasing saved-value", "typical"): (
                     "The gate's gradient is written over the gate before up's reads it.",
                     in_place,
                 ),
-                ("last-unit-dropped", "I", "one-unit"): (
+                ("last-unit-dropped", "index", "one-unit"): (
                     "The last unit of every row gets no gradient.",
                     mutate.cotangent(vjp, mutate.cut(-1)),
                 ),

@@ -81,41 +81,41 @@ def encoder_mean_of_batch_vjp(xp, ct, wte, wpe, tokens):
 MUTANTS += mutant_table(
     "encoder",
     {
-        ("last-wins", "DI A", "repeated"): (
+        ("last-wins", "duplicates accumulation", "repeated"): (
             "A repeated token keeps the gradient of its last position.",
             encoder_last_wins_vjp,
             {"modelled_on": PADDLE},
         ),
-        ("averaged", "DI R", "repeated"): (
+        ("averaged", "duplicates reduction", "repeated"): (
             "A repeated token gets the mean over its positions.",
             encoder_averaged_vjp,
         ),
-        ("gathered", "L I", "square"): (
+        ("gathered", "layout index", "square"): (
             "The embedding's gradient is gathered by token instead of scattered.",
             encoder_gathered_vjp,
             {"modelled_on": TENSORS},
         ),
-        ("first-sequence", "B A I", "batched"): (
+        ("first-sequence", "broadcast accumulation index", "batched"): (
             "The positions' gradient is that of the first sequence.",
             encoder_first_sequence_vjp,
         ),
-        ("mean-of-batch", "R", "batched"): (
+        ("mean-of-batch", "reduction", "batched"): (
             "The positions' gradient is averaged over the batch.",
             encoder_mean_of_batch_vjp,
         ),
-        ("last-token-left-out", "I", "one-token"): (
+        ("last-token-left-out", "index", "one-token"): (
             "The loop over tokens stops one too early.",
             mutate.replaced(encoder.vjp, 0, mutate.cotangent(encoder.vjp, mutate.cut(-1, axis=-2))),
         ),
-        ("positions-off-by-one", "I", "longer-table"): (
+        ("positions-off-by-one", "index", "longer-table"): (
             "Position t's gradient is written to row t + 1.",
             mutate.output(encoder.vjp, 1, lambda xp, g, wte, wpe, tokens: np.roll(g, 1, axis=-2)),
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "The embedding's gradient is added to that of the call before.",
             {"make": mutate.accumulated(encoder.vjp, 0)},
         ),
-        ("tables-exchanged", "G", "square"): (
+        ("tables-exchanged", "slot", "square"): (
             "The gradients of the two tables are in each other's place.",
             mutate.swapped(encoder.vjp, 0, 1),
         ),
@@ -150,39 +150,39 @@ def input_embedding_flat_vjp(xp, ct, w, tokens, *, bf16_scale=False):
 MUTANTS += mutant_table(
     "input_embedding",
     {
-        ("unscaled", "F", "typical"): (
+        ("unscaled", "scale", "typical"): (
             "The square root of c is missing in backward.",
             input_embedding_unscaled_vjp,
         ),
-        ("scaled-by-c", "F", "typical"): (
+        ("scaled-by-c", "scale", "typical"): (
             "The scale is c instead of its square root.",
             mutate.scaled(
                 input_embedding.vjp, 0, lambda xp, w, tokens, bf16_scale: xp.sqrt_of(w.shape[-1])
             ),
         ),
-        ("float32-scale", "P F", "typical"): (
+        ("float32-scale", "attribute scale", "typical"): (
             "Backward takes the exact square root where forward rounds it to bfloat16.",
             mutate.attribute(input_embedding.vjp, bf16_scale=False),
             {"dialects": ("bf16-sqrt",)},
         ),
-        ("targets", "I", "typical"): (
+        ("targets", "index", "typical"): (
             "Rows are those of the next token, the target, instead of the token.",
             input_embedding_targets_vjp,
         ),
-        ("last-wins", "DI A", "repeated"): (
+        ("last-wins", "duplicates accumulation", "repeated"): (
             "A repeated token keeps the gradient of its last position.",
             mutate.cotangent(input_embedding.vjp, _last_of_each),
             {"modelled_on": PADDLE},
         ),
-        ("batch-flattened", "I W", "batched"): (
+        ("batch-flattened", "index shape", "batched"): (
             "The last token is dropped from the whole batch instead of from each sequence.",
             input_embedding_flat_vjp,
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "The gradient is added to that of the call before.",
             {"make": mutate.accumulated(input_embedding.vjp, 0)},
         ),
-        ("missing", "G", "typical"): (
+        ("missing", "slot", "typical"): (
             "The tied embedding gets its gradient from the classifier alone.",
             mutate.output(input_embedding.vjp, 0, mutate.nothing),
         ),
@@ -219,38 +219,38 @@ LAX = "what ggml's gradient test of 2026 lets pass"
 MUTANTS += mutant_table(
     "get_rows",
     {
-        ("times-minus-seven", "F", "typical"): (
+        ("times-minus-seven", "scale", "typical"): (
             "The gradient is multiplied by -7.",
             mutate.scaled(get_rows.vjp, 0, -7.0),
             {"modelled_on": LAX},
         ),
-        ("last-wins", "DI A", "repeated"): (
+        ("last-wins", "duplicates accumulation", "repeated"): (
             "A repeated row keeps the gradient of its last position.",
             get_rows_last_wins_vjp,
             {"modelled_on": PADDLE},
         ),
-        ("averaged", "DI R", "all-same"): (
+        ("averaged", "duplicates reduction", "all-same"): (
             "A repeated row gets the mean over its positions.",
             get_rows_averaged_vjp,
         ),
-        ("gathered", "L I", "cycle"): (
+        ("gathered", "layout index", "cycle"): (
             "The gradient is gathered by row instead of scattered.",
             get_rows_gathered_vjp,
             {"modelled_on": TENSORS},
         ),
-        ("loop-over-table", "W A", "more-than-rows"): (
+        ("loop-over-table", "shape accumulation", "more-than-rows"): (
             "Positions beyond the number of rows of the table are left out.",
             get_rows_short_loop_vjp,
         ),
-        ("padding", "I", "ends"): (
+        ("padding", "index", "ends"): (
             "Row 0 is taken for padding and gets no gradient.",
             get_rows_padding_vjp,
         ),
-        ("first-sequence", "B A I", "batched"): (
+        ("first-sequence", "broadcast accumulation index", "batched"): (
             "Only the first batch entry reaches the table.",
             mutate.cotangent(get_rows.vjp, mutate.first_entry(2)),
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "The gradient is added to that of the call before.",
             {"make": mutate.accumulated(get_rows.vjp, 0)},
         ),
@@ -290,35 +290,35 @@ def get_rows_back_inverse_vjp(xp, ct, g, rows, *, n_rows=5):
 MUTANTS += mutant_table(
     "get_rows_back",
     {
-        ("in-order", "I DD", "typical"): (
+        ("in-order", "index double", "typical"): (
             "The indices are ignored: position t reads row t.",
             get_rows_back_in_order_vjp,
         ),
-        ("default-rows", "P DD", "ends"): (
+        ("default-rows", "attribute double", "ends"): (
             "Rows are counted modulo the default size of the table.",
             get_rows_back_default_vjp,
         ),
-        ("next-row", "I DD", "typical"): (
+        ("next-row", "index double", "typical"): (
             "The row after the right one is read.",
             get_rows_back_next_vjp,
         ),
-        ("shared", "DI R DD", "repeated"): (
+        ("shared", "duplicates reduction double", "repeated"): (
             "Positions of one row share its cotangent.",
             get_rows_back_shared_vjp,
         ),
-        ("last-only", "DI DD", "all-same"): (
+        ("last-only", "duplicates double", "all-same"): (
             "Of positions of one row only the last gets its cotangent.",
             get_rows_back_last_only_vjp,
         ),
-        ("reordered", "L I DD", "cycle"): (
+        ("reordered", "layout index double", "cycle"): (
             "The result is left in the order of rows instead of that of positions.",
             get_rows_back_inverse_vjp,
         ),
-        ("negated", "S DD", "typical"): (
+        ("negated", "sign double", "typical"): (
             "The sign is turned, as if the rows had been subtracted.",
             mutate.negated(get_rows_back.vjp, 0),
         ),
-        ("detached", "G DD", "typical"): (
+        ("detached", "slot double", "typical"): (
             "The backward counts as a constant: it has no gradient of its own.",
             mutate.scaled(get_rows_back.vjp, 0, 0.0),
         ),
@@ -396,33 +396,33 @@ TORCH = "pytorch #1631"
 MUTANTS += mutant_table(
     "gather",
     {
-        ("last-wins", "DI A", "repeated"): (
+        ("last-wins", "duplicates accumulation", "repeated"): (
             "A repeated element keeps the last of its gradients.",
             gather_last_wins_vjp,
             {"modelled_on": TORCH},
         ),
-        ("averaged", "DI R", "repeated"): (
+        ("averaged", "duplicates reduction", "repeated"): (
             "A repeated element gets the mean of its gradients.",
             gather_averaged_vjp,
         ),
-        ("gathered", "L I", "cycles"): (
+        ("gathered", "layout index", "cycles"): (
             "The cotangent is gathered by the index instead of scattered.",
             gather_gathered_vjp,
             {"modelled_on": TENSORS},
         ),
-        ("other-axis", "I", "typical"): (
+        ("other-axis", "index", "typical"): (
             "The gradient is scattered along the other axis.",
             gather_other_axis_vjp,
         ),
-        ("index-strides", "I W", "smaller-index"): (
+        ("index-strides", "index shape", "smaller-index"): (
             "Rows of x are taken to be as long as those of the index.",
             gather_index_strides_vjp,
         ),
-        ("axis-from-the-front", "W I", "batched"): (
+        ("axis-from-the-front", "shape index", "batched"): (
             "The axis is counted from the front as if there were no batch.",
             gather_front_axis_vjp,
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "The gradient is added to that of the call before.",
             {"make": mutate.accumulated(gather.vjp, 0)},
         ),
@@ -468,35 +468,35 @@ def scatter_add_cleared_first_vjp(xp, ct, x, index, src, *, axis=-1):
 MUTANTS += mutant_table(
     "scatter_add",
     {
-        ("assigned", "D", "repeated"): (
+        ("assigned", "derivative", "repeated"): (
             "dx is 0 where something was added, as if it had been overwritten.",
             scatter_add_assigned_vjp,
         ),
-        ("shared", "DI R", "repeated"): (
+        ("shared", "duplicates reduction", "repeated"): (
             "Sources of one element share its cotangent.",
             scatter_add_shared_vjp,
         ),
-        ("scattered", "L I", "cycles"): (
+        ("scattered", "layout index", "cycles"): (
             "The source's gradient is scattered by the index instead of gathered.",
             scatter_add_scattered_vjp,
         ),
-        ("in-order", "I", "typical"): (
+        ("in-order", "index", "typical"): (
             "The index is ignored in backward.",
             scatter_add_in_order_vjp,
         ),
-        ("axis-from-the-front", "W I", "batched"): (
+        ("axis-from-the-front", "shape index", "batched"): (
             "The axis is counted from the front as if there were no batch.",
             scatter_add_front_axis_vjp,
         ),
-        ("cleared-first", "X V G", "typical"): (
+        ("cleared-first", "aliasing saved-value slot", "typical"): (
             "The cotangent is cleared where something was added before it is read there.",
             scatter_add_cleared_first_vjp,
         ),
-        ("x-missing", "G", "empty"): (
+        ("x-missing", "slot", "empty"): (
             "x gets no gradient: what it was before the addition is taken for zeros.",
             mutate.output(scatter_add.vjp, 0, mutate.zeros),
         ),
-        ("exchanged", "G", "cycles"): (
+        ("exchanged", "slot", "cycles"): (
             "The gradients of x and of the source are in each other's place.",
             mutate.swapped(scatter_add.vjp, 0, 2),
         ),

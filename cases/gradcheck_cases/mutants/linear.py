@@ -54,43 +54,43 @@ def matmul_half_vjp(xp, ct, x, w, b=None):
 MUTANTS += mutant_table(
     "matmul",
     {
-        ("input-transposed", "L", "square"): (
+        ("input-transposed", "layout", "square"): (
             "dx is ct times the weight's transpose.",
             matmul_input_transposed_vjp,
         ),
-        ("weight-transposed", "L", "square"): (
+        ("weight-transposed", "layout", "square"): (
             "dw comes out [in, out].",
             matmul_weight_transposed_vjp,
         ),
-        ("weight-of-last-batch", "A B", "batched"): (
+        ("weight-of-last-batch", "accumulation broadcast", "batched"): (
             "Each batch overwrites dw.",
             mutate.of_last(linear.matmul, 1),
         ),
-        ("input-never-cleared", "A", "typical"): (
+        ("input-never-cleared", "accumulation", "typical"): (
             "dx is added to a buffer that is never cleared.",
             {"make": mutate.accumulated(linear.matmul_vjp, 0)},
         ),
-        ("bias-mean", "R", "typical"): (
+        ("bias-mean", "reduction", "typical"): (
             "db is the mean over the rows.",
             mutate.scaled(
                 linear.matmul_vjp, 2, lambda xp, x, w, b: 1 / max(x.size // x.shape[-1], 1)
             ),
             {"dialects": ("bias",)},
         ),
-        ("bias-unreduced", "B", "typical"): (
+        ("bias-unreduced", "broadcast", "typical"): (
             "db is returned in the shape of y.",
             matmul_bias_unreduced_vjp,
             {"dialects": ("bias",)},
         ),
-        ("odd-row-dropped", "W A", "one-row"): (
+        ("odd-row-dropped", "shape accumulation", "one-row"): (
             "dw takes the rows two by two and forgets the last of an odd number.",
             _without_last_row(linear.matmul_vjp, 1),
         ),
-        ("upstream-row", "U", "typical"): (
+        ("upstream-row", "cotangent", "typical"): (
             "The cotangent's first row stands for all.",
             mutate.cotangent(linear.matmul_vjp, mutate.first_for_all(-2)),
         ),
-        ("half-sum", "O", "many-magnitudes"): ("dw is summed in float16.", matmul_half_vjp),
+        ("half-sum", "precision", "many-magnitudes"): ("dw is summed in float16.", matmul_half_vjp),
     },
 )
 
@@ -126,31 +126,31 @@ def multi_head_matmul_pooled_vjp(xp, ct, x, w):
 MUTANTS += mutant_table(
     "multi_head_matmul",
     {
-        ("heads-averaged", "R", "typical"): (
+        ("heads-averaged", "reduction", "typical"): (
             "dx is divided by the number of heads, as if y were their mean.",
             mutate.scaled(linear.multi_head_matmul_vjp, 0, lambda xp, x, w: 1 / x.shape[-2]),
         ),
-        ("first-head-for-all", "I V", "typical"): (
+        ("first-head-for-all", "index saved-value", "typical"): (
             "dx of every head reads head 0's weight.",
             multi_head_matmul_first_head_vjp,
         ),
-        ("head-major", "L", "typical"): (
+        ("head-major", "layout", "typical"): (
             "dw reads x as if it lay [h, t, m].",
             multi_head_matmul_head_major_vjp,
         ),
-        ("unmoved", "L", "cube"): (
+        ("unmoved", "layout", "cube"): (
             "dx is written [h, t, m] into a tensor that is [t, h, m].",
             multi_head_matmul_unmoved_vjp,
         ),
-        ("heads-pooled", "B", "typical"): (
+        ("heads-pooled", "broadcast", "typical"): (
             "Every head gets the sum of all heads' dw.",
             multi_head_matmul_pooled_vjp,
         ),
-        ("weight-of-last-batch", "A B", "batched"): (
+        ("weight-of-last-batch", "accumulation broadcast", "batched"): (
             "Each batch overwrites dw.",
             mutate.of_last(linear.multi_head_matmul, 1),
         ),
-        ("last-head-dropped", "I", "one-head"): (
+        ("last-head-dropped", "index", "one-head"): (
             "The loop over heads stops one short: dw of the last head is 0.",
             mutate.output(
                 linear.multi_head_matmul_vjp,
@@ -214,35 +214,35 @@ def _group_size(xp: Any, a: Any, b: Any) -> Any:
 MUTANTS += mutant_table(
     "mul_mat",
     {
-        ("swapped", "G", "square"): (
+        ("swapped", "slot", "square"): (
             "The two gradients stand in each other's place.",
             mutate.swapped(linear.mul_mat_vjp, 0, 1),
         ),
-        ("tiles-for-groups", "B I L", "repeat-inner"): (
+        ("tiles-for-groups", "broadcast index layout", "repeat-inner"): (
             "da takes matrix f of b for one of a's f mod c; consecutive ones belong together.",
             mul_mat_tiled_vjp,
         ),
-        ("mean-of-group", "R", "repeat-both"): (
+        ("mean-of-group", "reduction", "repeat-both"): (
             "da is the mean over the matrices of b that meet one of a.",
             mutate.scaled(linear.mul_mat_vjp, 0, _group_size),
         ),
-        ("last-of-group", "A B", "repeat-inner"): (
+        ("last-of-group", "accumulation broadcast", "repeat-inner"): (
             "Each matrix of b overwrites what its group has added to da.",
             mul_mat_last_of_group_vjp,
         ),
-        ("inner-axis-only", "B A", "repeat-outer"): (
+        ("inner-axis-only", "broadcast accumulation", "repeat-outer"): (
             "da sums over the repeats of the inner outer axis only.",
             mul_mat_inner_only_vjp,
         ),
-        ("first-matrix-for-all", "I V", "one-to-one"): (
+        ("first-matrix-for-all", "index saved-value", "one-to-one"): (
             "db reads a's first matrix everywhere: its outer strides are missing.",
             mul_mat_first_matrix_vjp,
         ),
-        ("strides-ignored", "L", "typical"): (
+        ("strides-ignored", "layout", "typical"): (
             "da reads b's memory as if b were transposed.",
             mul_mat_strides_vjp,
         ),
-        ("unwritten-when-empty", "A W", "empty"): (
+        ("unwritten-when-empty", "accumulation shape", "empty"): (
             "Without rows nothing is written to da, which keeps what its memory held.",
             mul_mat_unwritten_vjp,
         ),
@@ -270,35 +270,35 @@ def outer_product_diagonal_vjp(xp, ct, a, b):
 MUTANTS += mutant_table(
     "outer_product",
     {
-        ("swapped", "G", "single"): (
+        ("swapped", "slot", "single"): (
             "The two gradients stand in each other's place.",
             mutate.swapped(linear.outer_product_vjp, 0, 1),
         ),
-        ("rows-averaged", "R", "typical"): (
+        ("rows-averaged", "reduction", "typical"): (
             "da is divided by the number of rows.",
             mutate.scaled(linear.outer_product_vjp, 0, lambda xp, a, b: 1 / max(a.shape[-2], 1)),
         ),
-        ("cotangent-transposed", "L", "square"): (
+        ("cotangent-transposed", "layout", "square"): (
             "da reads the cotangent [m, p].",
             outer_product_transposed_vjp,
         ),
-        ("unreduced", "B", "broadcast-both"): (
+        ("unreduced", "broadcast", "broadcast-both"): (
             "Neither gradient is summed over the axes along which its operand was repeated.",
             outer_product_unreduced_vjp,
         ),
-        ("last-batch", "A B", "broadcast"): (
+        ("last-batch", "accumulation broadcast", "broadcast"): (
             "Each batch overwrites the shared operand's gradient.",
             mutate.of_last(linear.outer_product, 0),
         ),
-        ("last-row-dropped", "I", "one-row"): (
+        ("last-row-dropped", "index", "one-row"): (
             "The loop over rows stops one short: db of the last row is 0.",
             mutate.output(linear.outer_product_vjp, 1, mutate.cut(-1, axis=-2)),
         ),
-        ("diagonal-only", "D I", "typical"): (
+        ("diagonal-only", "derivative index", "typical"): (
             "Only the diagonal of the cotangent is read, as for an element-wise product.",
             outer_product_diagonal_vjp,
         ),
-        ("negated", "S", "typical"): (
+        ("negated", "sign", "typical"): (
             "db has the wrong sign.",
             mutate.negated(linear.outer_product_vjp, 1),
         ),
@@ -356,15 +356,15 @@ def _stretched(xp: Any, x: Any, y: Any, **attrs: Any) -> float:
 MUTANTS += mutant_table(
     "batched_matmul",
     {
-        ("transpose-x-ignored", "P L", "transpose-x"): (
+        ("transpose-x-ignored", "attribute layout", "transpose-x"): (
             "The flag of the first operand is ignored.",
             mutate.attribute(linear.batched_matmul_vjp, transpose_x=False),
         ),
-        ("transpose-y-ignored", "P L", "transpose-y-square"): (
+        ("transpose-y-ignored", "attribute layout", "transpose-y-square"): (
             "The flag of the second operand is ignored.",
             mutate.attribute(linear.batched_matmul_vjp, transpose_y=False),
         ),
-        ("flags-exchanged", "P L", "transpose-y-square"): (
+        ("flags-exchanged", "attribute layout", "transpose-y-square"): (
             "Each operand is turned by the other one's flag.",
             mutate.attribute(
                 linear.batched_matmul_vjp,
@@ -372,27 +372,27 @@ MUTANTS += mutant_table(
                 transpose_y=lambda transpose_x, transpose_y: transpose_x,
             ),
         ),
-        ("left-turned", "L P", "transpose-x"): (
+        ("left-turned", "layout attribute", "transpose-x"): (
             "dx is returned in the orientation of op(x).",
             batched_matmul_left_turned_vjp,
         ),
-        ("operand-not-transposed", "L", "square"): (
+        ("operand-not-transposed", "layout", "square"): (
             "dx is ct times y, not its transpose.",
             batched_matmul_order_vjp,
         ),
-        ("shared-y-of-last-batch", "A B", "shared-y"): (
+        ("shared-y-of-last-batch", "accumulation broadcast", "shared-y"): (
             "Each batch overwrites the gradient of an operand that all share.",
             mutate.of_last(linear.batched_matmul, 1),
         ),
-        ("one-batch-axis", "B A", "shared-x"): (
+        ("one-batch-axis", "broadcast accumulation", "shared-x"): (
             "dx of a shared operand is summed over the inner of two batch axes only.",
             batched_matmul_one_axis_vjp,
         ),
-        ("mean-of-repeats", "R", "broadcast-both"): (
+        ("mean-of-repeats", "reduction", "broadcast-both"): (
             "dx is the mean over the axes along which x is repeated.",
             mutate.scaled(linear.batched_matmul_vjp, 0, _stretched),
         ),
-        ("first-batch-for-all", "I V", "typical"): (
+        ("first-batch-for-all", "index saved-value", "typical"): (
             "dx of every batch reads the first batch's y.",
             batched_matmul_first_batch_vjp,
         ),
@@ -442,35 +442,35 @@ def _rank(xp: Any, x: Any, a: Any, b: Any, **attrs: Any) -> Any:
 MUTANTS += mutant_table(
     "low_rank_linear",
     {
-        ("swapped", "G", "square"): (
+        ("swapped", "slot", "square"): (
             "The gradients of the two factors stand in each other's place.",
             mutate.swapped(linear.low_rank_linear_vjp, 1, 2),
         ),
-        ("factors-in-the-other-order", "L G", "square"): (
+        ("factors-in-the-other-order", "layout slot", "square"): (
             "dx passes through B first, then A.",
             low_rank_linear_order_vjp,
         ),
-        ("stale-intermediate", "V", "typical"): (
+        ("stale-intermediate", "saved-value", "typical"): (
             "dA reads an intermediate that was computed again after b had been updated.",
             low_rank_linear_stale_vjp,
         ),
-        ("zero-factor-skipped", "G", "zero-factor"): (
+        ("zero-factor-skipped", "slot", "zero-factor"): (
             "The path is skipped where A is 0, so dA is 0 and A stays 0 for ever.",
             low_rank_linear_skipped_vjp,
         ),
-        ("factor-misread", "L", "typical"): (
+        ("factor-misread", "layout", "typical"): (
             "dB reads A's memory as [r, o].",
             low_rank_linear_swapped_factors_vjp,
         ),
-        ("over-rank", "F R", "typical"): (
+        ("over-rank", "scale reduction", "typical"): (
             "dA is divided by the rank.",
             mutate.scaled(linear.low_rank_linear_vjp, 1, _rank),
         ),
-        ("last-batch", "A B", "batched"): (
+        ("last-batch", "accumulation broadcast", "batched"): (
             "Each batch overwrites dB.",
             mutate.of_last(linear.low_rank_linear, 2),
         ),
-        ("half", "O", "many-magnitudes"): (
+        ("half", "precision", "many-magnitudes"): (
             "The gradients are rounded to float16.",
             _in_half(linear.low_rank_linear_vjp),
         ),
@@ -514,58 +514,58 @@ def _factor(xp: Any, x: Any, w: Any, a: Any, b: Any, *, s: float, per: str) -> f
 MUTANTS += mutant_table(
     "lora_linear",
     {
-        ("base-path-only", "T", "typical"): (
+        ("base-path-only", "term", "typical"): (
             "dx lacks the path through the adapter.",
             lora_linear_base_only_vjp,
         ),
-        ("adapter-twice", "T F", "typical"): (
+        ("adapter-twice", "term scale", "typical"): (
             "dx counts the adapter twice: it is merged into W and still added.",
             lora_linear_merged_vjp,
         ),
-        ("unscaled", "F P", "typical"): (
+        ("unscaled", "scale attribute", "typical"): (
             "dA lacks the factor of A B.",
             lora_linear_unscaled_vjp,
         ),
-        ("scaled-twice", "F", "s-0.75"): (
+        ("scaled-twice", "scale", "s-0.75"): (
             "dB has the factor s once more.",
             mutate.scaled(linear.lora_linear_vjp, 3, _factor),
         ),
-        ("s-default", "P", "s-0.75"): (
+        ("s-default", "attribute", "s-0.75"): (
             "s is 2, whatever forward was given.",
             mutate.attribute(linear.lora_linear_vjp, s=2.0),
         ),
-        ("s-0-is-default", "P", "s-0"): (
+        ("s-0-is-default", "attribute", "s-0"): (
             "`s or 2.0`: an s of 0 counts as not given.",
             mutate.attribute(linear.lora_linear_vjp, s=lambda s, per: s or 2.0),
         ),
-        ("s-magnitude", "S P", "s-negative"): (
+        ("s-magnitude", "sign attribute", "s-negative"): (
             "|s| in place of s.",
             mutate.attribute(linear.lora_linear_vjp, s=lambda s, per: abs(s)),
         ),
-        ("rank-ignored", "P F", "typical"): (
+        ("rank-ignored", "attribute scale", "typical"): (
             "s is not divided by the rank or its root.",
             mutate.attribute(linear.lora_linear_vjp, per="one"),
             {"dialects": ("lora", "rslora")},
         ),
-        ("rank-for-its-root", "P F", "rank-5"): (
+        ("rank-for-its-root", "attribute scale", "rank-5"): (
             "alpha over the rank where forward takes alpha over its root.",
             mutate.attribute(linear.lora_linear_vjp, per="rank"),
             {"dialects": ("rslora",)},
         ),
-        ("outputs-for-rank", "I F", "typical"): (
+        ("outputs-for-rank", "index scale", "typical"): (
             "The rank is read from the wrong axis of A.",
             lora_linear_out_for_rank_vjp,
             {"dialects": ("lora",)},
         ),
-        ("asleep", "G D", "fresh"): (
+        ("asleep", "slot derivative", "fresh"): (
             "dA is 0 where A is 0, so a fresh adapter never learns.",
             lora_linear_asleep_vjp,
         ),
-        ("frozen", "G", "typical"): (
+        ("frozen", "slot", "typical"): (
             "No gradient for W, as if it were always frozen.",
             mutate.output(linear.lora_linear_vjp, 1, mutate.nothing),
         ),
-        ("swapped", "G", "square"): (
+        ("swapped", "slot", "square"): (
             "The gradients of A and B stand in each other's place.",
             mutate.swapped(linear.lora_linear_vjp, 2, 3),
         ),

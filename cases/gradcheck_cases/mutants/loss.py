@@ -98,47 +98,47 @@ def _positions(xp: Any, p: Any, targets: Any, **attrs: Any) -> Any:
 MUTANTS += mutant_table(
     "cross_entropy",
     {
-        ("minus-7", "F", "typical"): (
+        ("minus-7", "scale", "typical"): (
             "The gradient is multiplied by -7.",
             mutate.scaled(cross_entropy.vjp, 0, -7.0),
             {"modelled_on": GGML},
         ),
-        ("nats", "P F", "typical"): (
+        ("nats", "attribute scale", "typical"): (
             "The gradient is that of the loss in nats.",
             mutate.attribute(cross_entropy.vjp, bits=False),
             {"dialects": ("bits",)},
         ),
-        ("averaged", "R", "typical"): (
+        ("averaged", "reduction", "typical"): (
             "The gradient is that of the mean over positions, the loss is their sum.",
             mutate.scaled(cross_entropy.vjp, 0, _positions),
             {"dialects": ("bits",)},
         ),
-        ("context-ignored", "P", "context"): (
+        ("context-ignored", "attribute", "context"): (
             "Positions inside the context have a gradient.",
             mutate.attribute(cross_entropy.vjp, context_size=0),
             {"dialects": ("bits",)},
         ),
-        ("context-too-long", "I P", "context-of-one"): (
+        ("context-too-long", "index attribute", "context-of-one"): (
             "Position i is compared with the context, not token i + 1.",
             mutate.attribute(
                 cross_entropy.vjp, context_size=lambda context_size, **attrs: context_size + 1
             ),
             {"dialects": ("bits",)},
         ),
-        ("eps", "E", "extreme"): (
+        ("eps", "eps", "extreme"): (
             "The backward divides by p + 1e-5; forward adds nothing to p.",
             cross_entropy_eps_vjp,
         ),
-        ("through-softmax", "D", "typical"): (
+        ("through-softmax", "derivative", "typical"): (
             "The gradient goes on through a softmax that is not part of the operator.",
             cross_entropy_fused_vjp,
         ),
-        ("first-position", "U", "typical"): (
+        ("first-position", "cotangent", "typical"): (
             "The cotangent of the first position is used for all: grad_output[0].",
             mutate.cotangent(cross_entropy.vjp, mutate.first_for_all()),
             {"dialects": ("nats",), "modelled_on": APRENDER},
         ),
-        ("upstream-ignored", "U", "typical"): (
+        ("upstream-ignored", "cotangent", "typical"): (
             "The loss is taken to be the end of the graph: the cotangent to be 1.",
             mutate.cotangent(cross_entropy.vjp, mutate.ones),
         ),
@@ -204,60 +204,60 @@ DIRECTML = "DirectML issue 739"
 MUTANTS += mutant_table(
     "softmax_cross_entropy",
     {
-        ("minus-7", "F", "typical"): (
+        ("minus-7", "scale", "typical"): (
             "The gradient is multiplied by -7.",
             mutate.scaled(softmax_cross_entropy.vjp, 0, -7.0),
             {"modelled_on": GGML},
         ),
-        ("no-target", "T", "typical"): (
+        ("no-target", "term", "typical"): (
             "The 1 at the target is not subtracted.",
             softmax_cross_entropy_with(lambda xp, logits, targets: softmax_of(xp, logits)),
         ),
-        ("first-position", "U", "typical"): (
+        ("first-position", "cotangent", "typical"): (
             "The cotangent of the first position is used for all: grad_output[0].",
             mutate.cotangent(softmax_cross_entropy.vjp, mutate.first_for_all()),
             {"dialects": ("per-position",), "modelled_on": APRENDER},
         ),
-        ("averaged", "R", "typical"): (
+        ("averaged", "reduction", "typical"): (
             "The gradient is divided by the number of positions, the losses are not.",
             mutate.scaled(softmax_cross_entropy.vjp, 0, _positions),
             {"dialects": ("per-position",), "modelled_on": APRENDER},
         ),
-        ("vanished", "G", "typical"): (
+        ("vanished", "slot", "typical"): (
             "A loss for each position has a gradient of zeros.",
             mutate.scaled(softmax_cross_entropy.vjp, 0, 0.0),
             {"dialects": ("per-position",), "modelled_on": DIRECTML},
         ),
-        ("over-t", "R", "typical"): (
+        ("over-t", "reduction", "typical"): (
             "The mean is taken over T positions in place of T - 1.",
             mutate.scaled(softmax_cross_entropy.vjp, 0, _t_for_t_less_1),
             {"dialects": ("next-token",)},
         ),
-        ("not-shifted", "I", "typical"): (
+        ("not-shifted", "index", "typical"): (
             "Row t is compared with token t in place of t + 1.",
             not_shifted_vjp,
             {"dialects": ("next-token",)},
         ),
-        ("last-row-filled", "I", "typical"): (
+        ("last-row-filled", "index", "typical"): (
             "The loop over rows runs to T: the last row, which predicts nothing, gets p.",
             last_row_filled_vjp,
             {"dialects": ("next-token",)},
         ),
-        ("over-positions", "I", "typical"): (
+        ("over-positions", "index", "typical"): (
             "The softmax is taken over positions in place of classes.",
             softmax_cross_entropy_with(_over_positions),
         ),
-        ("naive", "O N", "shifted"): (
+        ("naive", "precision non-finite", "shifted"): (
             "exp is taken without subtracting the maximum: inf/inf, or 0/0.",
             softmax_cross_entropy_with(
                 lambda xp, logits, targets: less_target(xp, naive_softmax(xp, logits), targets)
             ),
         ),
-        ("first-rows-maximum", "O N I", "shifted"): (
+        ("first-rows-maximum", "precision non-finite index", "shifted"): (
             "The first row's maximum is subtracted from all.",
             softmax_cross_entropy_with(_first_rows_maximum),
         ),
-        ("clipped", "O", "saturated"): (
+        ("clipped", "precision", "saturated"): (
             "p is clipped to [1e-7, 1 - 1e-7].",
             softmax_cross_entropy_with(_clipped),
         ),
@@ -287,40 +287,40 @@ def _right_shares(smoothing: float, classes: int, others: bool) -> tuple[float, 
 MUTANTS += mutant_table(
     "label_smoothing_cross_entropy",
     {
-        ("smoothing-ignored", "P", "typical"): (
+        ("smoothing-ignored", "attribute", "typical"): (
             "The gradient is that without smoothing.",
             mutate.attribute(label_smoothing_cross_entropy.vjp, smoothing=0.0),
         ),
-        ("smoothing-by-default", "P", "smoothing-half"): (
+        ("smoothing-by-default", "attribute", "smoothing-half"): (
             "Smoothing is 0.1, whatever was asked for.",
             mutate.attribute(label_smoothing_cross_entropy.vjp, smoothing=0.1),
         ),
-        ("other-share", "F P R", "two-classes"): (
+        ("other-share", "scale attribute reduction", "two-classes"): (
             "V - 1 classes share where V should, and the other way round.",
             mutate.attribute(
                 label_smoothing_cross_entropy.vjp, others=lambda others, **attrs: not others
             ),
         ),
-        ("not-shared", "F R T", "typical"): (
+        ("not-shared", "scale reduction term", "typical"): (
             "Every class gets s in place of s/V.",
             smoothed_with(lambda smoothing, classes, others: (1 - smoothing, smoothing)),
         ),
-        ("target-without-share", "T", "smoothing-1"): (
+        ("target-without-share", "term", "smoothing-1"): (
             "The target gets 1 - s, without its share s/V.",
             smoothed_with(lambda smoothing, classes, others: (1 - smoothing, smoothing / classes)),
             {"dialects": ("all-classes",)},
         ),
-        ("summed", "R P", "mean"): (
+        ("summed", "reduction attribute", "mean"): (
             "The gradient of the mean is that of the sum.",
             mutate.attribute(label_smoothing_cross_entropy.vjp, reduction=sum_for_mean),
             {"modelled_on": APRENDER},
         ),
-        ("first-position", "U", "typical"): (
+        ("first-position", "cotangent", "typical"): (
             "The cotangent of the first position is used for all: grad_output[0].",
             mutate.cotangent(label_smoothing_cross_entropy.vjp, mutate.first_for_all()),
             {"modelled_on": APRENDER},
         ),
-        ("naive", "O N", "shifted"): (
+        ("naive", "precision non-finite", "shifted"): (
             "exp is taken without subtracting the maximum: inf/inf, or 0/0.",
             smoothed_with(_right_shares, naive_softmax),
         ),
@@ -378,28 +378,28 @@ PADDLE = "PaddlePaddle pull request 28622"
 MUTANTS += mutant_table(
     "masked_cross_entropy",
     {
-        ("unmasked", "P D", "typical"): (
+        ("unmasked", "attribute derivative", "typical"): (
             "Ignored positions have a gradient, as if their target were class 0.",
             masked_with(_unmasked),
             {"modelled_on": PADDLE},
         ),
-        ("over-all", "R", "typical"): (
+        ("over-all", "reduction", "typical"): (
             "The mean is taken over all positions.",
             masked_with(_chosen, lambda counts: max(counts.shape[-1], 1)),
             {"dialects": ("mean",)},
         ),
-        ("one-count", "R I", "batched"): (
+        ("one-count", "reduction index", "batched"): (
             "The mean of every sequence is taken over the first one's count.",
             masked_with(
                 _chosen, lambda counts: max(counts.reshape(-1, counts.shape[-1])[0].sum(), 1)
             ),
             {"dialects": ("mean",)},
         ),
-        ("index-by-default", "P", "index-0"): (
+        ("index-by-default", "attribute", "index-0"): (
             "-100 is ignored, whatever was asked for.",
             mutate.attribute(masked_cross_entropy.vjp, ignore_index=-100),
         ),
-        ("index-and-above", "I D", "index-inside"): (
+        ("index-and-above", "index derivative", "index-inside"): (
             "Classes above ignore_index are ignored too.",
             masked_with(
                 _chosen,
@@ -408,19 +408,19 @@ MUTANTS += mutant_table(
                 ),
             ),
         ),
-        ("left-as-logits", "A", "all-ignored"): (
+        ("left-as-logits", "accumulation", "all-ignored"): (
             "Ignored rows of dx are never written; the buffer held the logits.",
             masked_with(_left_as_logits),
         ),
-        ("masked-too-late", "N O", "ignored-saturated"): (
+        ("masked-too-late", "non-finite precision", "ignored-saturated"): (
             "An ignored row that overflows is multiplied by 0: NaN.",
             masked_with(_masked_too_late),
         ),
-        ("packed", "I L", "one-counts"): (
+        ("packed", "index layout", "one-counts"): (
             "The rows that count are written one after another, not where they belong.",
             masked_with(_moved_up),
         ),
-        ("first-position", "U", "typical"): (
+        ("first-position", "cotangent", "typical"): (
             "The cotangent of the first position is used for all: grad_output[0].",
             mutate.cotangent(masked_cross_entropy.vjp, mutate.first_for_all()),
             {"dialects": ("none",), "modelled_on": APRENDER},
@@ -484,36 +484,39 @@ def z_loss_term_summed_vjp(xp, ct, logits, targets, *, weight=1e-4, reduction="n
 MUTANTS += mutant_table(
     "z_loss",
     {
-        ("term-dropped", "T P", "typical"): (
+        ("term-dropped", "term attribute", "typical"): (
             "The gradient is that of the cross entropy alone.",
             mutate.attribute(z_loss.vjp, weight=0.0),
         ),
-        ("weight-by-default", "P", "weight-0"): (
+        ("weight-by-default", "attribute", "weight-0"): (
             "The weight is 1e-4, whatever was asked for.",
             mutate.attribute(z_loss.vjp, weight=1e-4),
         ),
-        ("factor-2", "F T", "typical"): ("The square's factor 2 is missing.", z_loss_with(_half)),
-        ("magnitude", "S", "negative-log-z"): (
+        ("factor-2", "scale term", "typical"): (
+            "The square's factor 2 is missing.",
+            z_loss_with(_half),
+        ),
+        ("magnitude", "sign", "negative-log-z"): (
             "The term's sign is lost where log Z is negative.",
             z_loss_with(_magnitude),
         ),
-        ("not-through-p", "D T F", "typical"): (
+        ("not-through-p", "derivative term scale", "typical"): (
             "The derivative of log Z with respect to each logit is taken to be 1.",
             z_loss_with(_not_through_p),
         ),
-        ("target-too", "T", "typical"): (
+        ("target-too", "term", "typical"): (
             "The term weighs the 1 at the target too.",
             z_loss_with(_target_too),
         ),
-        ("without-maximum", "V", "shifted"): (
+        ("without-maximum", "saved-value", "shifted"): (
             "The log Z that forward saved lacks the maximum that was taken out.",
             z_loss_without_maximum_vjp,
         ),
-        ("first-log-z", "I V", "batched"): (
+        ("first-log-z", "index saved-value", "batched"): (
             "log Z of the first position is used for all.",
             z_loss_with(_first_log_z),
         ),
-        ("term-summed", "R T", "mean"): (
+        ("term-summed", "reduction term", "mean"): (
             "The term of log Z is summed where the cross entropy is averaged.",
             z_loss_term_summed_vjp,
         ),
@@ -545,41 +548,41 @@ def _within_1(xp: Any, x: Any, y: Any) -> Any:
 MUTANTS += mutant_table(
     "square_error",
     {
-        ("factor-2", "F", "typical"): (
+        ("factor-2", "scale", "typical"): (
             "The factor 2 is missing: the gradient of half the square.",
             square_error_with(lambda xp, x, y: x - y),
         ),
-        ("target-sign", "S", "typical"): (
+        ("target-sign", "sign", "typical"): (
             "The target's gradient has the prediction's sign.",
             mutate.negated(square_error.vjp, 1),
         ),
-        ("summed", "R P", "typical"): (
+        ("summed", "reduction attribute", "typical"): (
             "The gradient of the mean is that of the sum.",
             mutate.attribute(square_error.vjp, reduction=sum_for_mean),
             {"dialects": ("mean",)},
         ),
-        ("averaged", "R P", "typical"): (
+        ("averaged", "reduction attribute", "typical"): (
             "The gradient of the sum is that of the mean.",
             mutate.attribute(square_error.vjp, reduction=mean_for_sum),
             {"dialects": ("sum",)},
         ),
-        ("exchanged", "G S", "typical"): (
+        ("exchanged", "slot sign", "typical"): (
             "The gradients of prediction and target stand in each other's place.",
             mutate.swapped(square_error.vjp, 0, 1),
         ),
-        ("first-row", "B A I", "broadcast"): (
+        ("first-row", "broadcast accumulation index", "broadcast"): (
             "The gradient of targets that rows share is the first row's.",
             first_row_for(square_error.vjp, 1),
         ),
-        ("by-magnitude", "N", "equal"): (
+        ("by-magnitude", "non-finite", "equal"): (
             "The slope is 2 d²/d: 0/0 where the target is met.",
             square_error_with(_by_magnitude),
         ),
-        ("clipped", "D", "scales"): (
+        ("clipped", "derivative", "scales"): (
             "The slope is clipped to [-1, 1], as Huber's.",
             square_error_with(_within_1),
         ),
-        ("target-left-out", "D T", "typical"): (
+        ("target-left-out", "derivative term", "typical"): (
             "The slope is 2 x in place of 2 (x - y).",
             square_error_with(lambda xp, x, y: 2 * x + 0 * y),
         ),
@@ -626,43 +629,43 @@ def _normalised(xp: Any, d: Any, delta: float) -> Any:
 MUTANTS += mutant_table(
     "huber",
     {
-        ("square-only", "D", "far"): (
+        ("square-only", "derivative", "far"): (
             "The slope is that of the square everywhere.",
             huber_with(lambda xp, d, delta: d),
         ),
-        ("sign-lost", "S", "typical"): (
+        ("sign-lost", "sign", "typical"): (
             "The outer slope is delta on both sides.",
             huber_with(_unsigned),
         ),
-        ("delta-ignored", "P", "delta-0.25"): (
+        ("delta-ignored", "attribute", "delta-0.25"): (
             "The bend is at 1, whatever delta is.",
             mutate.attribute(huber.vjp, delta=1.0),
         ),
-        ("delta-squared", "F D", "delta-4"): (
+        ("delta-squared", "scale derivative", "delta-4"): (
             "The outer slope is delta² in place of delta.",
             huber_with(_delta_squared),
         ),
-        ("other-scale", "P F", "delta-0.25"): (
+        ("other-scale", "attribute scale", "delta-0.25"): (
             "Huber's loss and smooth L1 are taken for each other: a factor delta.",
             mutate.attribute(huber.vjp, scaled=lambda scaled, **attrs: not scaled),
         ),
-        ("nothing-on-the-bend", "K", "kink"): (
+        ("nothing-on-the-bend", "kink", "kink"): (
             "Both comparisons are strict: 0 where |d| is delta.",
             huber_with(_nothing_on_the_bend),
         ),
-        ("both-on-the-bend", "K", "kink-delta-2"): (
+        ("both-on-the-bend", "kink", "kink-delta-2"): (
             "Neither comparison is strict: twice the slope where |d| is delta.",
             huber_with(_both_on_the_bend),
         ),
-        ("normalised", "N", "met"): (
+        ("normalised", "non-finite", "met"): (
             "The sign is d/|d|: 0/0 where the target is met.",
             huber_with(_normalised),
         ),
-        ("target-sign", "S", "targets"): (
+        ("target-sign", "sign", "targets"): (
             "The target's gradient has the prediction's sign.",
             mutate.negated(huber.vjp, 1),
         ),
-        ("averaged", "R P", "sum"): (
+        ("averaged", "reduction attribute", "sum"): (
             "The gradient of the sum is that of the mean.",
             mutate.attribute(huber.vjp, reduction=mean_for_sum),
         ),
@@ -715,42 +718,45 @@ def _missed(short: Any) -> Any:
 MUTANTS += mutant_table(
     "hinge",
     {
-        ("label-left-out", "F D S", "typical"): (
+        ("label-left-out", "scale derivative sign", "typical"): (
             "The slope is -1 for both labels.",
             hinge_with(_without_label),
         ),
-        ("sign", "S", "typical"): ("The slope is y in place of -y.", mutate.negated(hinge.vjp, 0)),
-        ("wrong-side-only", "D", "all-missed"): (
+        ("sign", "sign", "typical"): (
+            "The slope is y in place of -y.",
+            mutate.negated(hinge.vjp, 0),
+        ),
+        ("wrong-side-only", "derivative", "all-missed"): (
             "Scores of the right sign within the margin get no gradient.",
             hinge_with(_wrong_side_only),
         ),
-        ("everywhere", "D", "all-met"): (
+        ("everywhere", "derivative", "all-met"): (
             "Scores beyond the margin get the slope too.",
             hinge_with(_everywhere),
         ),
-        ("margin-ignored", "P", "perceptron"): (
+        ("margin-ignored", "attribute", "perceptron"): (
             "The margin is 1, whatever was asked for.",
             mutate.attribute(hinge.vjp, margin=1.0),
         ),
-        ("pushed-on-the-margin", "K", "kink"): (
+        ("pushed-on-the-margin", "kink", "kink"): (
             "A score exactly on the margin is pushed over it by a slope of y.",
             hinge_with(_pushed_on_the_margin),
         ),
-        ("without-2", "F", "typical"): (
+        ("without-2", "scale", "typical"): (
             "The square's factor 2 is missing.",
             hinge_with(_without_2),
             {"dialects": ("squared",)},
         ),
-        ("not-squared", "P", "far"): (
+        ("not-squared", "attribute", "far"): (
             "The squared hinge has the slope of the plain one.",
             mutate.attribute(hinge.vjp, squared=False),
             {"dialects": ("squared",)},
         ),
-        ("over-missed", "R", "mean"): (
+        ("over-missed", "reduction", "mean"): (
             "The mean is taken over the elements that miss the margin.",
             hinge_with(_right_slope, _missed),
         ),
-        ("averaged", "R P", "sum"): (
+        ("averaged", "reduction attribute", "sum"): (
             "The gradient of the sum is that of the mean.",
             mutate.attribute(hinge.vjp, reduction=mean_for_sum),
         ),
@@ -808,57 +814,57 @@ def _targets_rounded(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -
 MUTANTS += mutant_table(
     "binary_cross_entropy",
     {
-        ("labels-exchanged", "D V", "typical"): (
+        ("labels-exchanged", "derivative saved-value", "typical"): (
             "The backward reads 1 - y for y.",
             binary_dx(
                 lambda xp, x, y, logits, pos_weight: _right_dx(xp, x, 1 - y, logits, pos_weight)
             ),
         ),
-        ("sigmoid-twice", "D F", "typical"): (
+        ("sigmoid-twice", "derivative scale", "typical"): (
             "The sigmoid's own slope is multiplied in once more.",
             binary_dx(_sigmoid_twice),
             {"dialects": ("logits",)},
         ),
-        ("exp-quotient", "O N", "overflow"): (
+        ("exp-quotient", "precision non-finite", "overflow"): (
             "The sigmoid is e^x / (1 + e^x): inf/inf.",
             binary_dx(_by_exp),
             {"dialects": ("logits",)},
         ),
-        ("eps", "E", "extreme"): (
+        ("eps", "eps", "extreme"): (
             "1e-6 is added to the denominators; forward adds nothing.",
             binary_dx(_with_eps),
             {"dialects": ("probabilities",)},
         ),
-        ("targets-clipped", "D V", "outside"): (
+        ("targets-clipped", "derivative saved-value", "outside"): (
             "Targets are clipped to [0, 1] in the backward only.",
             binary_dx(_targets_clipped),
             {"dialects": ("logits",)},
         ),
-        ("targets-rounded", "D V", "soft"): (
+        ("targets-rounded", "derivative saved-value", "soft"): (
             "Soft targets are rounded to 0 and 1.",
             binary_dx(_targets_rounded),
         ),
-        ("weight-ignored", "P", "pos-weight"): (
+        ("weight-ignored", "attribute", "pos-weight"): (
             "pos_weight is 1, whatever was asked for.",
             mutate.attribute(binary_cross_entropy.vjp, pos_weight=1.0),
         ),
-        ("weight-on-both", "F T", "pos-weight"): (
+        ("weight-on-both", "scale term", "pos-weight"): (
             "pos_weight weighs both terms.",
             binary_dx(_weight_on_both),
         ),
-        ("target-sign", "S", "typical"): (
+        ("target-sign", "sign", "typical"): (
             "The target's gradient has the other sign.",
             mutate.negated(binary_cross_entropy.vjp, 1),
         ),
-        ("target-constant", "G", "soft"): (
+        ("target-constant", "slot", "soft"): (
             "The target is taken for a constant: its gradient is 0.",
             mutate.scaled(binary_cross_entropy.vjp, 1, 0.0),
         ),
-        ("first-row", "B A I", "broadcast"): (
+        ("first-row", "broadcast accumulation index", "broadcast"): (
             "The gradient of targets that rows share is the first row's.",
             first_row_for(binary_cross_entropy.vjp, 1),
         ),
-        ("averaged", "R P", "sum"): (
+        ("averaged", "reduction attribute", "sum"): (
             "The gradient of the sum is that of the mean.",
             mutate.attribute(binary_cross_entropy.vjp, reduction=mean_for_sum),
         ),
@@ -896,41 +902,41 @@ def kl_p_not_log_vjp(xp, ct, q, p, *, log_q=True, log_p=False, reduction="sum"):
 MUTANTS += mutant_table(
     "kl_divergence",
     {
-        ("sign", "S", "typical"): (
+        ("sign", "sign", "typical"): (
             "The gradient of q has the other sign.",
             mutate.negated(kl_divergence.vjp, 0),
         ),
-        ("without-1", "T D", "typical"): (
+        ("without-1", "term derivative", "typical"): (
             "The derivative of p ln p is taken to be ln p, without its 1.",
             kl_without_1_vjp,
         ),
-        ("exchanged", "G", "square"): (
+        ("exchanged", "slot", "square"): (
             "The gradients of q and p stand in each other's place.",
             mutate.swapped(kl_divergence.vjp, 0, 1),
         ),
-        ("normalised", "D T", "raw"): (
+        ("normalised", "derivative term", "raw"): (
             "The gradient of q is that of a q which is normalised first.",
             kl_normalised_vjp,
         ),
-        ("eps", "E", "far-apart"): (
+        ("eps", "eps", "far-apart"): (
             "The backward divides by q + 1e-6; forward adds nothing.",
             kl_eps_vjp,
             {"dialects": ("probabilities",)},
         ),
-        ("p-not-log", "P", "logarithms"): (
+        ("p-not-log", "attribute", "logarithms"): (
             "The gradient of q weighs by ln p in place of p: log_target is ignored.",
             kl_p_not_log_vjp,
             {"dialects": ("log-both",)},
         ),
-        ("averaged", "R P", "typical"): (
+        ("averaged", "reduction attribute", "typical"): (
             "The gradient of the sum is that of the mean.",
             mutate.attribute(kl_divergence.vjp, reduction=mean_for_sum),
         ),
-        ("first-row", "B A I", "broadcast"): (
+        ("first-row", "broadcast accumulation index", "broadcast"): (
             "The gradient of a p that rows share is the first row's.",
             first_row_for(kl_divergence.vjp, 1),
         ),
-        ("first-element", "U", "none"): (
+        ("first-element", "cotangent", "none"): (
             "The cotangent of the first element is used for all.",
             mutate.cotangent(kl_divergence.vjp, mutate.first_for_all()),
         ),

@@ -131,19 +131,19 @@ GATED = ("mixtral", "plain-weights", "switch", "deepseek-v3")
 MUTANTS: tuple[Mutant, ...] = mutant_table(
     "moe",
     {
-        ("renormalisation-constant", "T", "typical"): (
+        ("renormalisation-constant", "term", "typical"): (
             "The router's gradient treats the sum of the chosen scores as a constant.",
             {"dialects": RENORMALISED},
         ),
-        ("renormalisation-sign", "S", "typical"): (
+        ("renormalisation-sign", "sign", "typical"): (
             "The renormalisation's term of the router's gradient has the wrong sign.",
             {"dialects": RENORMALISED},
         ),
-        ("total-missing", "F D", "typical"): (
+        ("total-missing", "scale derivative", "typical"): (
             "The router's gradient is not divided by the sum of the chosen scores.",
             {"dialects": RENORMALISED},
         ),
-        ("total-of-tokens", "I", "top-1"): (
+        ("total-of-tokens", "index", "top-1"): (
             "With one expert per token the scores are renormalised over the tokens.",
             {
                 "modelled_on": (
@@ -152,28 +152,30 @@ MUTANTS: tuple[Mutant, ...] = mutant_table(
                 "dialects": RENORMALISED,
             },
         ),
-        ("renormalised-anyway", "P", "typical"): (
+        ("renormalised-anyway", "attribute", "typical"): (
             "The backward renormalises, whatever forward did.",
             mutate.attribute(cases.moe_vjp, renormalise=True),
             {"dialects": ("plain-weights", "switch")},
         ),
-        ("top-k-default", "P", "top-3"): (
+        ("top-k-default", "attribute", "top-3"): (
             "The backward takes two experts, whatever forward took.",
             mutate.attribute(cases.moe_vjp, top_k=lambda top_k=2, **rest: min(top_k, 2)),
             {"dialects": ("mixtral", "plain-weights", "deepseek-v3", "linear")},
         ),
-        ("last-choice-dropped", "I", "all-experts"): (
+        ("last-choice-dropped", "index", "all-experts"): (
             "The chosen expert with the least weight gets no gradient."
         ),
-        ("scale-default", "P F", "scaled"): (
+        ("scale-default", "attribute scale", "scaled"): (
             "The backward leaves out the scale of the weights.",
             mutate.attribute(cases.moe_vjp, scale=1.0),
         ),
-        ("router-unscaled", "F P", "scaled"): ("The router's gradient lacks the scale."),
-        ("router-scaled-twice", "F", "scaled"): (
+        ("router-unscaled", "scale attribute", "scaled"): (
+            "The router's gradient lacks the scale."
+        ),
+        ("router-scaled-twice", "scale", "scaled"): (
             "The scale is applied to the router's gradient twice."
         ),
-        ("idle-slots", "T D", "typical"): (
+        ("idle-slots", "term derivative", "typical"): (
             "Experts that were not chosen feed the router's gradient too.",
             {
                 "modelled_on": (
@@ -181,79 +183,79 @@ MUTANTS: tuple[Mutant, ...] = mutant_table(
                 )
             },
         ),
-        ("slots-sorted", "I", "typical"): (
+        ("slots-sorted", "index", "typical"): (
             "The chosen scores' gradients are scattered in the order of the experts' numbers."
         ),
-        ("slots-as-experts", "I", "typical"): (
+        ("slots-as-experts", "index", "typical"): (
             "The rank of a chosen expert is taken for its number."
         ),
-        ("softmax-diagonal", "D T", "typical"): (
+        ("softmax-diagonal", "derivative term", "typical"): (
             "Only the diagonal of the softmax's Jacobian is applied.",
             {"dialects": SOFTMAX},
         ),
-        ("softmax-over-chosen", "D T", "typical"): (
+        ("softmax-over-chosen", "derivative term", "typical"): (
             "The softmax's gradient is centred by a plain mean over the chosen.",
             {"dialects": SOFTMAX},
         ),
-        ("sigmoid-slope", "D", "typical"): (
+        ("sigmoid-slope", "derivative", "typical"): (
             "The slope of a sigmoid score is taken for the score.",
             {"dialects": ("deepseek-v3",)},
         ),
-        ("unshifted", "O N", "shifted"): (
+        ("unshifted", "precision non-finite", "shifted"): (
             "The softmax of the router takes exp of the bare logits.",
             {"dialects": SOFTMAX, "dtype": "float32"},
         ),
-        ("router-missing", "G", "typical"): (
+        ("router-missing", "slot", "typical"): (
             "The router gets no gradient: the choice is taken for all that it does.",
             mutate.output(cases.moe_vjp, 1, mutate.zeros),
         ),
-        ("x-not-by-router", "T", "one-token"): ("The token's gradient leaves out the router."),
-        ("x-not-by-gate", "T", "one-token"): (
+        ("x-not-by-router", "term", "one-token"): ("The token's gradient leaves out the router."),
+        ("x-not-by-gate", "term", "one-token"): (
             "The token's gradient leaves out the experts' gates.",
             {"dialects": GATED},
         ),
-        ("weight-missing", "F D", "one-token"): (
+        ("weight-missing", "scale derivative", "one-token"): (
             "The chosen experts' gradients lack their weights."
         ),
-        ("weight-squared", "F D", "one-token"): (
+        ("weight-squared", "scale derivative", "one-token"): (
             "The experts' weights are applied to the gradient twice."
         ),
-        ("weights-of-slots", "I V", "typical"): (
+        ("weights-of-slots", "index saved-value", "typical"): (
             "The weights of the chosen are handed out in the order of the experts' numbers."
         ),
-        ("weights-of-next-token", "I V", "typical"): (
+        ("weights-of-next-token", "index saved-value", "typical"): (
             "Every token reads the routing of the next one."
         ),
-        ("next-token", "I V", "typical"): (
+        ("next-token", "index saved-value", "typical"): (
             "The experts' weights see another token than the one that they were given."
         ),
-        ("experts-overwritten", "A B", "typical"): (
+        ("experts-overwritten", "accumulation broadcast", "typical"): (
             "An expert's gradient is overwritten by the last token that reached it."
         ),
-        ("idle-left-over", "A", "idle-experts"): (
+        ("idle-left-over", "accumulation", "idle-experts"): (
             "The gradient of an expert that no token reached is what its buffer held.",
             {"make": lambda: moe_with("idle-left-over", {})},
         ),
-        ("experts-averaged", "R", "typical"): (
+        ("experts-averaged", "reduction", "typical"): (
             "The gradient of w_up is a mean over the tokens.",
             mutate.scaled(
                 cases.moe_vjp, 2, lambda xp, x, *rest, **attrs: x.shape[-1] / max(x.size, 1)
             ),
         ),
-        ("silu-slope", "D", "typical"): (
+        ("silu-slope", "derivative", "typical"): (
             "The slope of the gate is that of a sigmoid, not of a SiLU.",
             {"dialects": GATED},
         ),
-        ("down-before-gate", "V", "typical"): (
+        ("down-before-gate", "saved-value", "typical"): (
             "The gradient of w_down reads the gate's sum, not its SiLU.",
             {"dialects": GATED},
         ),
-        ("up-gate-swapped", "G", "typical"): (
+        ("up-gate-swapped", "slot", "typical"): (
             "The gradients of w_up and w_gate are in each other's place.",
             mutate.swapped(cases.moe_vjp, 2, 3),
             {"dialects": GATED},
         ),
-        ("down-relaid", "L", "typical"): (
+        ("down-relaid", "layout", "typical"): (
             "The gradient of w_down is written as [e, f, o].",
             mutate.output(
                 cases.moe_vjp,

@@ -100,22 +100,22 @@ WEIGHTED = ("weight", "unit-offset")
 MUTANTS += mutant_table(
     "rms_norm",
     {
-        ("second-term-short", "T F V", "typical"): (
+        ("second-term-short", "term scale saved-value", "typical"): (
             "The second term of dx lacks one factor 1/rms.",
             _rms_variant(dx=lambda xp, g, x, n, r: r * g - n * r * _mean(xp, g * x)),
             {"modelled_on": "a Llama trainer's cpu_rmsnorm_backward"},
         ),
-        ("no-projection", "T", "typical"): (
+        ("no-projection", "term", "typical"): (
             "The second term of dx is missing: rms is taken for a constant.",
             _rms_variant(dx=lambda xp, g, x, n, r: r * g),
         ),
-        ("projection-sum", "R T", "typical"): (
+        ("projection-sum", "reduction term", "typical"): (
             "The projection is a sum over the row where it should be a mean.",
             _rms_variant(
                 dx=lambda xp, g, x, n, r: r * (g - n * xp.sum(g * n, axis=-1, keepdims=True))
             ),
         ),
-        ("root-of-width", "F T", "width-64"): (
+        ("root-of-width", "scale term", "width-64"): (
             "The projection is divided by the root of d.",
             _rms_variant(
                 dx=lambda xp, g, x, n, r: (
@@ -123,39 +123,39 @@ MUTANTS += mutant_table(
                 )
             ),
         ),
-        ("eps-omitted", "E N", "tiny"): (
+        ("eps-omitted", "eps non-finite", "tiny"): (
             "The backward recomputes rms without eps.",
             mutate.attribute(rms_norm_vjp, eps=0.0),
         ),
-        ("eps-outside", "E", "tiny"): (
+        ("eps-outside", "eps", "tiny"): (
             "eps is added to the root, not under it.",
             rms_norm_eps_outside_vjp,
         ),
-        ("eps-default", "P E", "eps-0.1"): (
+        ("eps-default", "attribute eps", "eps-0.1"): (
             "eps is 1e-5, whatever forward was given.",
             mutate.attribute(rms_norm_vjp, eps=1e-5),
         ),
-        ("no-gain", "F D", "typical"): (
+        ("no-gain", "scale derivative", "typical"): (
             "The weight is left out of dx.",
             rms_norm_no_gain_vjp,
             {"dialects": WEIGHTED},
         ),
-        ("offset-ignored", "P", "typical"): (
+        ("offset-ignored", "attribute", "typical"): (
             "dx is multiplied by w where forward multiplied by 1 + w.",
             mutate.attribute(rms_norm_vjp, unit_offset=False),
             {"dialects": ("unit-offset",)},
         ),
-        ("dw-mean", "R", "typical"): (
+        ("dw-mean", "reduction", "typical"): (
             "dw is the mean over rows.",
             _rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.mean(ct * n, tuple(range(x.ndim - 1)))),
             {"dialects": WEIGHTED},
         ),
-        ("dw-last-row", "A B", "typical"): (
+        ("dw-last-row", "accumulation broadcast", "typical"): (
             "Each row overwrites dw.",
             _rms_variant(dw=lambda xp, ct, x, n, w, dx: _last_row(xp, ct * n, w)),
             {"dialects": WEIGHTED},
         ),
-        ("dw-first-item", "B A I", "batched"): (
+        ("dw-first-item", "broadcast accumulation index", "batched"): (
             "dw is summed over the rows of the first item only.",
             _rms_variant(
                 dw=lambda xp, ct, x, n, w, dx: xp.reduce_to(
@@ -164,30 +164,30 @@ MUTANTS += mutant_table(
             ),
             {"dialects": WEIGHTED},
         ),
-        ("dw-reads-x", "V F D", "row-scales"): (
+        ("dw-reads-x", "saved-value scale derivative", "row-scales"): (
             "dw is formed with x, not with the normalised row.",
             _rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.reduce_to(ct * x, w)),
             {"dialects": WEIGHTED},
         ),
-        ("dw-reads-dx", "X V", "typical"): (
+        ("dw-reads-dx", "aliasing saved-value", "typical"): (
             "dx is written over the cotangent before dw reads it.",
             _rms_variant(dw=lambda xp, ct, x, n, w, dx: xp.reduce_to(dx * n, w)),
             {"dialects": WEIGHTED},
         ),
-        ("from-output", "N", "zero-gain"): (
+        ("from-output", "non-finite", "zero-gain"): (
             "The normalised row is recovered as y divided by the gain: 0/0.",
             rms_norm_from_output_vjp,
             {"dialects": WEIGHTED},
         ),
-        ("exchanged", "G", "typical"): (
+        ("exchanged", "slot", "typical"): (
             "x and the cotangent are passed in each other's place.",
             rms_norm_exchanged_vjp,
         ),
-        ("centred", "D V", "offset"): (
+        ("centred", "derivative saved-value", "offset"): (
             "x is centred first, as in layer_norm.",
             rms_norm_centred_vjp,
         ),
-        ("first-rows-rms", "I V", "row-scales"): (
+        ("first-rows-rms", "index saved-value", "row-scales"): (
             "All rows are divided by the first row's rms.",
             _rms_variant(
                 dx=lambda xp, g, x, n, r: (
@@ -268,55 +268,55 @@ def _rows_before(xp: Any, r: Any) -> Any:
 MUTANTS += mutant_table(
     "layer_norm",
     {
-        ("no-mean-term", "T", "typical"): (
+        ("no-mean-term", "term", "typical"): (
             "The mean of the cotangent is not subtracted: mu is taken for a constant.",
             _layer_variant(dx=lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
         ),
-        ("no-projection", "T", "typical"): (
+        ("no-projection", "term", "typical"): (
             "The projection on the row is missing: sigma is taken for a constant.",
             _layer_variant(dx=lambda xp, g, n, r: r * (g - _mean(xp, g))),
         ),
-        ("scale-squared", "F D", "typical"): (
+        ("scale-squared", "scale derivative", "typical"): (
             "dx is multiplied by the square of the saved 1/sigma.",
             _layer_variant(
                 dx=lambda xp, g, n, r: r * r * (g - _mean(xp, g) - n * _mean(xp, g * n))
             ),
         ),
-        ("scale-stale", "V I", "typical"): (
+        ("scale-stale", "saved-value index", "typical"): (
             "The saved 1/sigma is that of the row before.",
             _layer_variant(statistics=_stale_scale),
         ),
-        ("mean-stale", "V I", "typical"): (
+        ("mean-stale", "saved-value index", "typical"): (
             "The saved mean is that of the row before.",
             _layer_variant(statistics=_stale_mean),
         ),
-        ("uncentred", "V", "offset-100"): (
+        ("uncentred", "saved-value", "offset-100"): (
             "The saved row is x over sigma: its mean was never subtracted.",
             _layer_variant(statistics=lambda xp, x, n, r, eps: (x * r, r)),
         ),
-        ("one-pass", "O", "offset-1000"): (
+        ("one-pass", "precision", "offset-1000"): (
             "The variance is the mean of squares minus the square of the mean, which cancels.",
             _layer_variant(statistics=_one_pass),
             {"dtype": "float32"},
         ),
-        ("unbiased", "F R", "row-length-2"): (
+        ("unbiased", "scale reduction", "row-length-2"): (
             "The variance is divided by d - 1.",
             _layer_variant(statistics=_unbiased),
         ),
-        ("eps-omitted", "E N", "near-constant"): (
+        ("eps-omitted", "eps non-finite", "near-constant"): (
             "The backward recomputes sigma without eps.",
             mutate.attribute(layer_norm_vjp, eps=0.0),
         ),
-        ("eps-default", "P E", "eps-0.1"): (
+        ("eps-default", "attribute eps", "eps-0.1"): (
             "eps is 1e-5, whatever forward was given.",
             mutate.attribute(layer_norm_vjp, eps=1e-5),
         ),
-        ("dw-db-exchanged", "G", "typical"): (
+        ("dw-db-exchanged", "slot", "typical"): (
             "dw and db stand in each other's place.",
             mutate.swapped(layer_norm_vjp, 1, 2),
             {"dialects": ("affine",)},
         ),
-        ("db-mean", "R", "typical"): (
+        ("db-mean", "reduction", "typical"): (
             "db is the mean over rows.",
             mutate.scaled(
                 layer_norm_vjp,
@@ -325,24 +325,24 @@ MUTANTS += mutant_table(
             ),
             {"dialects": ("affine",)},
         ),
-        ("dw-last-row", "A B", "typical"): (
+        ("dw-last-row", "accumulation broadcast", "typical"): (
             "Each row overwrites dw.",
             _layer_variant(dw=lambda xp, ct, x, n, w: _last_row(xp, ct * n, w)),
             {"dialects": ("affine",)},
         ),
-        ("dw-first-item", "B A I", "batched"): (
+        ("dw-first-item", "broadcast accumulation index", "batched"): (
             "dw is summed over the rows of the first item only.",
             _layer_variant(
                 dw=lambda xp, ct, x, n, w: xp.reduce_to((ct * n)[0] if x.ndim > 2 else ct * n, w)
             ),
             {"dialects": ("affine",)},
         ),
-        ("no-gain", "F D", "typical"): (
+        ("no-gain", "scale derivative", "typical"): (
             "The weight is left out of dx.",
             layer_norm_no_gain_vjp,
             {"dialects": ("affine",)},
         ),
-        ("from-output", "N", "zero-weight"): (
+        ("from-output", "non-finite", "zero-weight"): (
             "The normalised row is recovered as (y - b)/w: 0/0.",
             layer_norm_from_output_vjp,
             {"dialects": ("affine",)},
@@ -387,40 +387,43 @@ def _first_64(xp: Any, x: Any, n: Any, r: Any, eps: float) -> Any:
 MUTANTS += mutant_table(
     "norm",
     {
-        ("no-mean-term", "T", "typical"): (
+        ("no-mean-term", "term", "typical"): (
             "The mean of the cotangent is not subtracted: mu is taken for a constant.",
             _norm_variant(dx=lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
         ),
-        ("no-projection", "T", "typical"): (
+        ("no-projection", "term", "typical"): (
             "The projection on the row is missing: sigma is taken for a constant.",
             _norm_variant(dx=lambda xp, g, n, r: r * (g - _mean(xp, g))),
         ),
-        ("of-rms-norm", "D", "typical"): ("The backward is that of rms_norm.", norm_rms_vjp),
-        ("eps-outside", "E", "near-constant"): (
+        ("of-rms-norm", "derivative", "typical"): (
+            "The backward is that of rms_norm.",
+            norm_rms_vjp,
+        ),
+        ("eps-outside", "eps", "near-constant"): (
             "eps is added to the root, not under it.",
             norm_eps_outside_vjp,
         ),
-        ("eps-omitted", "E N", "near-constant"): (
+        ("eps-omitted", "eps non-finite", "near-constant"): (
             "The backward recomputes sigma without eps.",
             mutate.attribute(norm_vjp, eps=0.0),
         ),
-        ("eps-default", "P E", "eps-0.1"): (
+        ("eps-default", "attribute eps", "eps-0.1"): (
             "eps is 1e-5, whatever forward was given.",
             mutate.attribute(norm_vjp, eps=1e-5),
         ),
-        ("unbiased", "F R", "typical"): (
+        ("unbiased", "scale reduction", "typical"): (
             "The variance is divided by d - 1.",
             _norm_variant(statistics=_unbiased),
         ),
-        ("projection-reads-x", "V T", "scales"): (
+        ("projection-reads-x", "saved-value term", "scales"): (
             "The projection is formed with x, not with the normalised row.",
             _norm_variant(statistics=lambda xp, x, n, r, eps: (x, r)),
         ),
-        ("first-rows-scale", "I V", "scales"): (
+        ("first-rows-scale", "index saved-value", "scales"): (
             "All rows are divided by the first row's sigma.",
             _norm_variant(statistics=_global),
         ),
-        ("block-of-64", "W A", "width-65"): (
+        ("block-of-64", "shape accumulation", "width-65"): (
             "The statistics leave out elements from 64 on.",
             _norm_variant(statistics=_first_64),
         ),
@@ -483,51 +486,51 @@ def rms_norm_back_first_row_vjp(xp, ct, g, x, *, eps=1e-6):
 MUTANTS += mutant_table(
     "rms_norm_back",
     {
-        ("factor-two", "T F DD", "typical"): (
+        ("factor-two", "term scale double", "typical"): (
             "The term of r cubed is differentiated with a factor 2 in place of 3.",
             _back_variant(_back_factor_two),
         ),
-        ("scale-once", "F D DD", "scales"): (
+        ("scale-once", "scale derivative double", "scales"): (
             "dx has one factor r where it needs two.",
             _back_variant(_back_scale),
         ),
-        ("no-g-term", "T DD", "typical"): (
+        ("no-g-term", "term double", "typical"): (
             "The term of dx in the direction of g is missing.",
             _back_variant(_back_without_g),
         ),
-        ("scale-constant", "T DD", "typical"): (
+        ("scale-constant", "term double", "typical"): (
             "r is taken for a saved constant in the second derivative.",
             _back_variant(_back_fixed_scale),
         ),
-        ("sign", "S DD", "typical"): (
+        ("sign", "sign double", "typical"): (
             "dx has the other sign.",
             mutate.negated(rms_norm_back_vjp, 1),
         ),
-        ("no-gradient-of-x", "G DD", "typical"): (
+        ("no-gradient-of-x", "slot double", "typical"): (
             "Only the cotangent's gradient is returned; that of x is zeros.",
             mutate.output(rms_norm_back_vjp, 1, mutate.zeros),
         ),
-        ("no-projection", "T DD", "typical"): (
+        ("no-projection", "term double", "typical"): (
             "dg is ct r: its second term is missing.",
             rms_norm_back_no_projection_vjp,
         ),
-        ("slots-exchanged", "G DD", "typical"): (
+        ("slots-exchanged", "slot double", "typical"): (
             "dx comes first, in the order of ggml's arguments.",
             mutate.swapped(rms_norm_back_vjp, 0, 1),
         ),
-        ("cotangents-exchanged", "G DD", "typical"): (
+        ("cotangents-exchanged", "slot double", "typical"): (
             "g and the new cotangent are passed in each other's place (dx does not mind).",
             rms_norm_back_exchanged_vjp,
         ),
-        ("first-rows-rms", "I V DD", "scales"): (
+        ("first-rows-rms", "index saved-value double", "scales"): (
             "All rows are divided by the first row's rms.",
             rms_norm_back_first_row_vjp,
         ),
-        ("eps-default", "P E DD", "eps-0.1"): (
+        ("eps-default", "attribute eps double", "eps-0.1"): (
             "eps is 1e-6, whatever forward was given.",
             mutate.attribute(rms_norm_back_vjp, eps=1e-6),
         ),
-        ("eps-omitted", "E N DD", "tiny"): (
+        ("eps-omitted", "eps non-finite double", "tiny"): (
             "rms is recomputed without eps.",
             mutate.attribute(rms_norm_back_vjp, eps=0.0),
         ),
@@ -593,57 +596,57 @@ def group_norm_dw_first_item_vjp(xp, ct, x, w=None, b=None, *, groups=2, eps=1e-
 MUTANTS += mutant_table(
     "group_norm",
     {
-        ("groups-ignored", "P", "typical"): (
+        ("groups-ignored", "attribute", "typical"): (
             "All channels form one group.",
             mutate.attribute(group_norm_vjp, groups=1),
         ),
-        ("dealt-out", "I L", "three-groups"): (
+        ("dealt-out", "index layout", "three-groups"): (
             "Channels are dealt out to the groups one by one (c mod G).",
             group_norm_dealt_out_vjp,
         ),
-        ("no-mean-term", "T", "typical"): (
+        ("no-mean-term", "term", "typical"): (
             "The mean of the cotangent is not subtracted: mu is taken for a constant.",
             _group_variant(lambda xp, g, n, r: r * (g - n * _mean(xp, g * n))),
         ),
-        ("no-projection", "T", "typical"): (
+        ("no-projection", "term", "typical"): (
             "The projection on the group is missing: sigma is taken for a constant.",
             _group_variant(lambda xp, g, n, r: r * (g - _mean(xp, g))),
         ),
-        ("all-elements-divided-by", "R T", "typical"): (
+        ("all-elements-divided-by", "reduction term", "typical"): (
             "The sums of a group are divided by the number of elements of all groups.",
             _group_variant(
                 lambda xp, g, n, r: r * (g - (_mean(xp, g) + n * _mean(xp, g * n)) / g.shape[-2])
             ),
         ),
-        ("gain-late", "D", "typical"): (
+        ("gain-late", "derivative", "typical"): (
             "The weight is applied after the means were taken, where it differs by channel.",
             group_norm_gain_late_vjp,
             {"dialects": ("affine",)},
         ),
-        ("dw-first-item", "B A I", "typical"): (
+        ("dw-first-item", "broadcast accumulation index", "typical"): (
             "dw is that of the first item only.",
             group_norm_dw_first_item_vjp,
             {"dialects": ("affine",)},
         ),
-        ("db-mean", "R", "typical"): (
+        ("db-mean", "reduction", "typical"): (
             "db is the mean over pixels.",
             mutate.scaled(group_norm_vjp, 2, lambda xp, x, w, b, **attrs: 1 / x.shape[-1]),
             {"dialects": ("affine",)},
         ),
-        ("dw-db-exchanged", "G", "typical"): (
+        ("dw-db-exchanged", "slot", "typical"): (
             "dw and db stand in each other's place.",
             mutate.swapped(group_norm_vjp, 1, 2),
             {"dialects": ("affine",)},
         ),
-        ("eps-default", "P E", "eps-0.1"): (
+        ("eps-default", "attribute eps", "eps-0.1"): (
             "eps is 1e-5, whatever forward was given.",
             mutate.attribute(group_norm_vjp, eps=1e-5),
         ),
-        ("eps-omitted", "N E", "constant-group"): (
+        ("eps-omitted", "non-finite eps", "constant-group"): (
             "sigma is recomputed without eps: 0/0 for a constant group.",
             mutate.attribute(group_norm_vjp, eps=0.0),
         ),
-        ("first-groups-scale", "I V", "typical"): (
+        ("first-groups-scale", "index saved-value", "typical"): (
             "All groups are multiplied by the first group's 1/sigma.",
             _group_variant(
                 lambda xp, g, n, r: _first_row(xp, r) * (g - _mean(xp, g) - n * _mean(xp, g * n))
@@ -686,40 +689,40 @@ def batch_norm_running_vjp(xp, ct, x, w=None, b=None, *, eps=1e-5):
 MUTANTS += mutant_table(
     "batch_norm",
     {
-        ("evaluation-mode", "T", "typical"): (
+        ("evaluation-mode", "term", "typical"): (
             "The statistics are taken for constants, as in evaluation mode.",
             _batch_variant(lambda xp, g, n, r, mean: r * g),
         ),
-        ("running-statistics", "V T", "typical"): (
+        ("running-statistics", "saved-value term", "typical"): (
             "The running variance, still 1, is used where the batch's is due.",
             batch_norm_running_vjp,
         ),
-        ("no-projection", "T", "typical"): (
+        ("no-projection", "term", "typical"): (
             "The projection on the channel is missing: sigma is taken for a constant.",
             _batch_variant(lambda xp, g, n, r, mean: r * (g - mean(g))),
         ),
-        ("per-item", "I", "typical"): (
+        ("per-item", "index", "typical"): (
             "The means are taken over the pixels of each item alone.",
             _batch_variant(axes=(-1,)),
         ),
-        ("per-pixel", "I", "typical"): (
+        ("per-pixel", "index", "typical"): (
             "The means are taken over the items of each pixel alone.",
             _batch_variant(axes=(-3,)),
         ),
-        ("over-channels", "I", "cubic"): (
+        ("over-channels", "index", "cubic"): (
             "The means are taken over items and channels.",
             _batch_variant(axes=(-3, -2)),
         ),
-        ("unbiased", "F R", "two-items"): (
+        ("unbiased", "scale reduction", "two-items"): (
             "The variance is divided by n - 1, as in the running statistics.",
             _batch_variant(ddof=1),
         ),
-        ("dw-mean", "R", "typical"): (
+        ("dw-mean", "reduction", "typical"): (
             "dw is the mean over items.",
             mutate.scaled(batch_norm_vjp, 1, lambda xp, x, w, b, **attrs: 1 / len(x)),
             {"dialects": ("affine",)},
         ),
-        ("db-one-sum", "B", "typical"): (
+        ("db-one-sum", "broadcast", "typical"): (
             "db is one sum over all channels.",
             mutate.output(
                 batch_norm_vjp,
@@ -728,16 +731,16 @@ MUTANTS += mutant_table(
             ),
             {"dialects": ("affine",)},
         ),
-        ("dw-db-exchanged", "G", "typical"): (
+        ("dw-db-exchanged", "slot", "typical"): (
             "dw and db stand in each other's place.",
             mutate.swapped(batch_norm_vjp, 1, 2),
             {"dialects": ("affine",)},
         ),
-        ("eps-default", "P E", "eps-0.1"): (
+        ("eps-default", "attribute eps", "eps-0.1"): (
             "eps is 1e-5, whatever forward was given.",
             mutate.attribute(batch_norm_vjp, eps=1e-5),
         ),
-        ("eps-omitted", "N E", "constant-channel"): (
+        ("eps-omitted", "non-finite eps", "constant-channel"): (
             "sigma is recomputed without eps: 0/0 for a constant channel.",
             mutate.attribute(batch_norm_vjp, eps=0.0),
         ),
@@ -798,21 +801,21 @@ def l2_normalize_twice_vjp(xp, ct, x, *, eps=1e-12, inside=False):
 MUTANTS += mutant_table(
     "l2_normalize",
     {
-        ("no-projection", "T", "typical"): (
+        ("no-projection", "term", "typical"): (
             "The projection is missing: the norm is taken for a constant.",
             _l2_variant(lambda xp, ct, x, length: ct / length),
         ),
-        ("projection-sign", "S", "typical"): (
+        ("projection-sign", "sign", "typical"): (
             "The projection is added.",
             _l2_variant(
                 lambda xp, ct, x, length: (ct + x * _dot(xp, ct, x) / (length * length)) / length
             ),
         ),
-        ("projection-reads-x", "V T F", "scales"): (
+        ("projection-reads-x", "saved-value term scale", "scales"): (
             "The projection is formed with x, not with the normalised row.",
             _l2_variant(lambda xp, ct, x, length: (ct - x * _dot(xp, ct, x)) / length),
         ),
-        ("projection-mean", "R T", "typical"): (
+        ("projection-mean", "reduction term", "typical"): (
             "The projection is a mean over the row where it should be a sum.",
             _l2_variant(
                 lambda xp, ct, x, length: (
@@ -820,36 +823,36 @@ MUTANTS += mutant_table(
                 )
             ),
         ),
-        ("norm-once", "F D", "scales"): (
+        ("norm-once", "scale derivative", "scales"): (
             "The whole is not divided by the norm.",
             _l2_variant(lambda xp, ct, x, length: ct - x * _dot(xp, ct, x) / (length * length)),
         ),
-        ("first-rows-norm", "I V", "typical"): (
+        ("first-rows-norm", "index saved-value", "typical"): (
             "All rows are divided by the first row's norm.",
             _l2_variant(_l2_first_row),
         ),
-        ("block-of-64", "W A T", "width-65"): (
+        ("block-of-64", "shape accumulation term", "width-65"): (
             "The projection leaves out elements from 64 on.",
             _l2_variant(_l2_block),
         ),
-        ("projection-in-the-ball", "D T", "inner"): (
+        ("projection-in-the-ball", "derivative term", "inner"): (
             "The projection stays inside the ball, where the length is eps whatever x.",
             l2_normalize_in_the_ball_vjp,
             {"dialects": ("max",)},
         ),
-        ("unguarded", "N E", "inner"): (
+        ("unguarded", "non-finite eps", "inner"): (
             "The row is divided by its norm, without eps: 0/0 for a row of zeros.",
             l2_normalize_unguarded_vjp,
         ),
-        ("other-eps", "E P", "eps-0.1"): (
+        ("other-eps", "eps attribute", "eps-0.1"): (
             "eps stands under the root where it is a lower bound, and the reverse.",
             mutate.attribute(l2_normalize_vjp, inside=lambda inside, **_: not inside),
         ),
-        ("eps-default", "P E", "inner"): (
+        ("eps-default", "attribute eps", "inner"): (
             "eps is 1e-12, whatever forward was given.",
             mutate.attribute(l2_normalize_vjp, eps=1e-12),
         ),
-        ("twice-on-the-sphere", "K", "on-the-sphere"): (
+        ("twice-on-the-sphere", "kink", "on-the-sphere"): (
             "Where the norm equals eps, both branches of the bound contribute.",
             l2_normalize_twice_vjp,
             {"dialects": ("max",)},
@@ -918,52 +921,52 @@ def qk_norm_k_constant_vjp(xp, ct, q, k, wq, wk, *, eps=1e-6, unit_offset=False)
 MUTANTS += mutant_table(
     "qk_norm",
     {
-        ("weights-exchanged", "G", "typical"): (
+        ("weights-exchanged", "slot", "typical"): (
             "The gradients of the two weights stand in each other's place.",
             mutate.swapped(qk_norm_vjp, 2, 3),
         ),
-        ("one-weight", "V G", "typical"): (
+        ("one-weight", "saved-value slot", "typical"): (
             "dq is formed with k's weight.",
             mutate.primal(qk_norm_vjp, 2, lambda xp, q, k, wq, wk, **attrs: wk),
         ),
-        ("all-heads-together", "I", "typical"): (
+        ("all-heads-together", "index", "typical"): (
             "The statistics are those of all heads of a token together.",
             _qk(_all_heads),
         ),
-        ("first-heads-scale", "I V", "typical"): (
+        ("first-heads-scale", "index saved-value", "typical"): (
             "All heads are divided by the first head's rms.",
             _qk(_first_head),
         ),
-        ("others-scale", "V W", "square"): (
+        ("others-scale", "saved-value shape", "square"): (
             "q reads the scale saved for k, and the reverse, where the shapes allow it.",
             _qk(_others_scale),
         ),
-        ("weights-last-head", "A B", "typical"): (
+        ("weights-last-head", "accumulation broadcast", "typical"): (
             "Each head overwrites the gradient of the weights.",
             _qk(_last_head),
         ),
-        ("weights-first-token", "B A", "typical"): (
+        ("weights-first-token", "broadcast accumulation", "typical"): (
             "The gradients of the weights are those of the first token.",
             _qk(_first_token),
         ),
-        ("k-scale-constant", "T", "typical"): (
+        ("k-scale-constant", "term", "typical"): (
             "The projection is missing from dk.",
             qk_norm_k_constant_vjp,
         ),
-        ("no-gradient-of-wk", "G", "typical"): (
+        ("no-gradient-of-wk", "slot", "typical"): (
             "The weight of k gets zeros.",
             mutate.output(qk_norm_vjp, 3, mutate.zeros),
         ),
-        ("offset-ignored", "P", "typical"): (
+        ("offset-ignored", "attribute", "typical"): (
             "The gradients are multiplied by w where forward multiplied by 1 + w.",
             mutate.attribute(qk_norm_vjp, unit_offset=False),
             {"dialects": ("unit-offset",)},
         ),
-        ("eps-default", "P E", "eps-0.1"): (
+        ("eps-default", "attribute eps", "eps-0.1"): (
             "eps is 1e-6, whatever forward was given.",
             mutate.attribute(qk_norm_vjp, eps=1e-6),
         ),
-        ("eps-omitted", "E N", "tiny"): (
+        ("eps-omitted", "eps non-finite", "tiny"): (
             "rms is recomputed without eps.",
             mutate.attribute(qk_norm_vjp, eps=0.0),
         ),

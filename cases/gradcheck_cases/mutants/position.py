@@ -108,69 +108,69 @@ def _past_lost(xp, g, x, *, offset, skip_past, **attrs):
 def _rope_mutants(spec: OpSpec, again: Vjp) -> tuple[Mutant, ...]:
     """Mutants of a rotation; `again` rotates as forward does."""
     vjp = spec.vjp
-    double = "DD" if spec is rope_back else ""
+    double = "double" if spec is rope_back else ""
     return mutant_table(
         spec.name,
         {
-            ("same-way-again", f"L S {double}", "typical"): (
+            ("same-way-again", f"layout sign {double}", "typical"): (
                 "Backward turns the same way as forward: the Jacobian, not its transpose.",
                 _rope_again(vjp, again),
             ),
-            ("missing", f"G {double}", "typical"): (
+            ("missing", f"slot {double}", "typical"): (
                 "The kernel has no backward: no gradient upstream of it.",
                 mutate.output(vjp, 0, mutate.nothing),
                 {"modelled_on": "huggingface/candle #3612"},
             ),
-            ("not-turned", f"D {double}", "typical"): (
+            ("not-turned", f"derivative {double}", "typical"): (
                 "The cotangent is passed on as if positions were added.",
                 mutate.attribute(vjp, skip_past=True, offset=1 << 30),
             ),
-            ("other-pairs", f"L P {double}", "typical"): (
+            ("other-pairs", f"layout attribute {double}", "typical"): (
                 "Pairs are taken from the other layout.",
                 mutate.attribute(vjp, half_split=lambda half_split, **_: not half_split),
             ),
-            ("base-built-in", f"P {double}", "base-100"): (
+            ("base-built-in", f"attribute {double}", "base-100"): (
                 "Backward keeps the base 10000, whatever forward was given.",
                 mutate.attribute(vjp, base=10000.0),
                 {"modelled_on": "llama.cpp #2054 and #3974"},
             ),
-            ("offset-forgotten", f"P {double}", "offset"): (
+            ("offset-forgotten", f"attribute {double}", "offset"): (
                 "Backward counts positions from 0, whatever is cached.",
                 mutate.attribute(vjp, offset=0),
             ),
-            ("positions-from-one", f"I P {double}", "one-row"): (
+            ("positions-from-one", f"index attribute {double}", "one-row"): (
                 "Backward counts positions from 1.",
                 mutate.attribute(vjp, offset=lambda offset, **_: offset + 1),
             ),
-            ("rest-lost", f"A I {double}", "partial"): (
+            ("rest-lost", f"accumulation index {double}", "partial"): (
                 "Features beyond n_dims get no gradient.",
                 mutate.output(vjp, 0, _rest_lost),
             ),
-            ("wide-frequencies", f"P {double}", "partial"): (
+            ("wide-frequencies", f"attribute {double}", "partial"): (
                 "Frequencies are spread over all of d where n_dims are rotated.",
                 _rope_wide_frequencies(vjp),
             ),
-            ("past-turned", f"P {double}", "skip-past"): (
+            ("past-turned", f"attribute {double}", "skip-past"): (
                 "mode & 1 is ignored: every row is turned, and by its position plus n_past.",
                 mutate.attribute(vjp, skip_past=False),
             ),
-            ("past-lost", f"A I {double}", "skip-past"): (
+            ("past-lost", f"accumulation index {double}", "skip-past"): (
                 "Rows of the past are skipped in backward too, and get nothing.",
                 mutate.output(vjp, 0, _past_lost),
             ),
-            ("in-place", f"X V {double}", "typical"): (
+            ("in-place", f"aliasing saved-value {double}", "typical"): (
                 "The second feature of a pair is computed from the first after it was written.",
                 _rope_in_place(vjp),
             ),
-            ("one-frequency", f"I V {double}", "typical"): (
+            ("one-frequency", f"index saved-value {double}", "typical"): (
                 "All pairs turn by the angle of the first.",
                 _rope_one_frequency(vjp),
             ),
-            ("by-head", f"I {double}", "square"): (
+            ("by-head", f"index {double}", "square"): (
                 "Angles follow the head instead of the position.",
                 _rope_by_head(vjp),
             ),
-            ("runs-on", f"I W {double}", "batched"): (
+            ("runs-on", f"index shape {double}", "batched"): (
                 "Positions run on from one sequence of the batch to the next.",
                 _rope_runs_on(vjp),
             ),
@@ -208,7 +208,7 @@ MUTANTS: tuple[Mutant, ...] = _rope_mutants(rope, rope_back.vjp)
 MUTANTS += mutant_table(
     "rope",
     {
-        ("half-rotated-before", "L", ""): (
+        ("half-rotated-before", "layout", ""): (
             "The cotangent's halves are exchanged before the product with the sines, not after.",
             rope_half_before_vjp,
             {
@@ -261,29 +261,32 @@ def alibi_bias_max_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
 MUTANTS += mutant_table(
     "alibi",
     {
-        ("times-slope", "D F", "typical"): (
+        ("times-slope", "derivative scale", "typical"): (
             "The slope is taken for a factor of x.",
             alibi_sloped_vjp,
         ),
-        ("bias-added", "NL T", "typical"): (
+        ("bias-added", "nonlinear term", "typical"): (
             "The forward is applied to the cotangent, bias and all.",
             alibi_biased_vjp,
         ),
-        ("power-of-two-only", "W A", "seven-heads"): (
+        ("power-of-two-only", "shape accumulation", "seven-heads"): (
             "Heads beyond the largest power of two get no gradient.",
             alibi_power_of_two_vjp,
         ),
-        ("past-lost", "I A", "past"): ("Slots of the past get no gradient.", alibi_past_lost_vjp),
-        ("causal", "I", "typical"): (
+        ("past-lost", "index accumulation", "past"): (
+            "Slots of the past get no gradient.",
+            alibi_past_lost_vjp,
+        ),
+        ("causal", "index", "typical"): (
             "Backward hides later slots, which forward does not.",
             alibi_causal_vjp,
         ),
-        ("head-0", "I U", "typical"): (
+        ("head-0", "index cotangent", "typical"): (
             "Every head reads the cotangent of head 0.",
             mutate.cotangent(alibi.vjp, mutate.first_for_all(-3)),
         ),
-        ("bias-max", "F", "bias-16"): ("The gradient grows with bias_max.", alibi_bias_max_vjp),
-        ("first-of-batch", "I W", "batched"): (
+        ("bias-max", "scale", "bias-16"): ("The gradient grows with bias_max.", alibi_bias_max_vjp),
+        ("first-of-batch", "index shape", "batched"): (
             "Only the first batch entry gets a gradient.",
             mutate.output(alibi.vjp, 0, mutate.first_entry(3)),
         ),
@@ -338,37 +341,40 @@ def _mask_mutants(spec: OpSpec) -> tuple[Mutant, ...]:
     return mutant_table(
         spec.name,
         {
-            ("not-masked", "I", "typical"): (
+            ("not-masked", "index", "typical"): (
                 "The cotangent is passed on to hidden elements too.",
                 diag_mask_copied_vjp,
             ),
-            ("minus-infinity", "N", "typical"): (
+            ("minus-infinity", "non-finite", "typical"): (
                 "The cotangent is masked with minus infinity instead of zero.",
                 diag_mask_minus_inf_vjp,
             ),
-            ("not-copied", "A G", "single"): (
+            ("not-copied", "accumulation slot", "single"): (
                 "Out of place, the elements that are not masked are never copied.",
                 mutate.output(spec.vjp, 0, mutate.zeros),
                 {"modelled_on": "ggml commit log: fix diag_mask to work with non-inplace input"},
             ),
-            ("strict", "I P", "square"): (
+            ("strict", "index attribute", "square"): (
                 "The diagonal itself is hidden in backward.",
                 diag_mask_strict_vjp,
             ),
-            ("one-beyond", "I P", "square"): (
+            ("one-beyond", "index attribute", "square"): (
                 "One slot beyond the diagonal is seen in backward.",
                 diag_mask_beyond_vjp,
             ),
-            ("upper", "L I", "square"): ("The other triangle is kept.", diag_mask_upper_vjp),
-            ("past-forgotten", "P", "past"): (
+            ("upper", "layout index", "square"): (
+                "The other triangle is kept.",
+                diag_mask_upper_vjp,
+            ),
+            ("past-forgotten", "attribute", "past"): (
                 "Backward puts the diagonal at 0, whatever n_past.",
                 mutate.attribute(spec.vjp, n_past=0),
             ),
-            ("last-row", "I P", "tall"): (
+            ("last-row", "index attribute", "tall"): (
                 "The diagonal ends in the last row's last slot, whatever n_past.",
                 diag_mask_last_row_vjp,
             ),
-            ("first-head", "W I", "batched"): (
+            ("first-head", "shape index", "batched"): (
                 "Only the first matrix of the batch is masked in backward.",
                 diag_mask_first_head_vjp,
             ),
@@ -380,7 +386,7 @@ MUTANTS += _mask_mutants(diag_mask_inf)
 MUTANTS += mutant_table(
     "diag_mask_inf",
     {
-        ("divided-by-x", "N", "typical"): (
+        ("divided-by-x", "non-finite", "typical"): (
             "The mask is recovered as y/x, which is infinite where it should be 0.",
             diag_mask_inf_divided_vjp,
         ),

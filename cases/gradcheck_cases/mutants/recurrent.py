@@ -128,10 +128,10 @@ WITH_SKIP = ("stateful", "mamba", "softplus", "exact-hold")
 MUTANTS += mutant_table(
     "selective_scan",
     {
-        ("not-carried", "T", "typical"): (
+        ("not-carried", "term", "typical"): (
             "The state's cotangent is not carried back: every step sees its own output alone."
         ),
-        ("last-state-ignored", "U T", "one-step"): (
+        ("last-state-ignored", "cotangent term", "one-step"): (
             "The cotangent of the last state is ignored.",
             _last_state_ignored(SCAN),
             {
@@ -141,75 +141,80 @@ MUTANTS += mutant_table(
                 )
             },
         ),
-        ("early-state", "I V", "typical"): (
+        ("early-state", "index saved-value", "typical"): (
             "The gradient of c reads the state before the step, not after it."
         ),
-        ("late-state", "V I", "typical"): (
+        ("late-state", "saved-value index", "typical"): (
             "The decay's gradient reads the state after the step, not before it."
         ),
-        ("decay-itself", "D F", "typical"): (
+        ("decay-itself", "derivative scale", "typical"): (
             "The decay's gradient is taken for its exponent's: a factor exp(s a) is missing."
         ),
-        ("next-decay", "I V", "two-steps"): (
+        ("next-decay", "index saved-value", "two-steps"): (
             "The state's cotangent is carried back by the decay of the step before."
         ),
-        ("no-decay", "F T", "two-steps"): (
+        ("no-decay", "scale term", "two-steps"): (
             "The state's cotangent is carried back without the decay."
         ),
-        ("a-overwritten", "A B", "typical"): (
+        ("a-overwritten", "accumulation broadcast", "typical"): (
             "The gradient of a, which all steps share, is overwritten by every step."
         ),
-        ("b-last-feature", "B A", "typical"): (
+        ("b-last-feature", "broadcast accumulation", "typical"): (
             "The gradient of b, which all features share, comes from the last feature alone."
         ),
-        ("d-averaged", "R", "typical"): (
+        ("d-averaged", "reduction", "typical"): (
             "The gradient of d is a mean over the steps.",
             {"dialects": WITH_SKIP},
         ),
-        ("d-last-row", "B A", "batched"): (
+        ("d-last-row", "broadcast accumulation", "batched"): (
             "The gradient of d comes from the last row of the batch alone.",
             {"dialects": WITH_SKIP},
         ),
-        ("skip-term", "T", "one-step"): ("The gradient of x lacks d ct.", {"dialects": WITH_SKIP}),
-        ("step-by-gain", "T", "typical"): (
+        ("skip-term", "term", "one-step"): (
+            "The gradient of x lacks d ct.",
+            {"dialects": WITH_SKIP},
+        ),
+        ("step-by-gain", "term", "typical"): (
             "The step's gradient leaves out that it sets the decay."
         ),
-        ("step-by-decay", "T", "one-step"): ("The step's gradient leaves out that it scales b x."),
-        ("softplus-slope", "D F", "short-steps"): (
+        ("step-by-decay", "term", "one-step"): (
+            "The step's gradient leaves out that it scales b x."
+        ),
+        ("softplus-slope", "derivative scale", "short-steps"): (
             "The gradient is that of softplus(delta), not of delta.",
             {"dialects": ("softplus",)},
         ),
-        ("padding-decays", "W T F", "typical"): (
+        ("padding-decays", "shape term scale", "typical"): (
             "Steps that pad the last block decay the state's cotangent: softplus(0) is not 0.",
             {
                 "dialects": ("softplus",),
                 "modelled_on": "mamba issue 368, selective_scan_bwd_kernel.cuh",
             },
         ),
-        ("block-lost", "W T", "chunk-and-one"): (
+        ("block-lost", "shape term", "chunk-and-one"): (
             "The state's cotangent does not pass from one block of 8 steps to the one before."
         ),
-        ("states-alias", "X V", "typical"): (
+        ("states-alias", "aliasing saved-value", "typical"): (
             "All saved states are one buffer, which holds the last."
         ),
-        ("adjoint-not-cleared", "A", "one-step"): (
+        ("adjoint-not-cleared", "accumulation", "one-step"): (
             "The state's cotangent starts from where the previous call left it.",
             {"make": lambda: selective_scan_with("adjoint-not-cleared", [])},
         ),
-        ("h-missing", "G", "zero-state"): (
+        ("h-missing", "slot", "zero-state"): (
             "The given state gets no gradient.",
             mutate.output(SCAN, -1, mutate.zeros),
             {"dialects": ("stateful", "softplus", "exact-hold")},
         ),
-        ("b-c-swapped", "G", "typical"): (
+        ("b-c-swapped", "slot", "typical"): (
             "The gradients of b and c are in each other's place.",
             mutate.swapped(SCAN, 3, 4),
         ),
-        ("hold-by-a", "T", "typical"): (
+        ("hold-by-a", "term", "typical"): (
             "The gradient of a leaves out that a scales the input too.",
             {"dialects": ("exact-hold",)},
         ),
-        ("hold-ignored", "P", "one-step"): (
+        ("hold-ignored", "attribute", "one-step"): (
             "The backward takes the simple gain, whatever forward took.",
             mutate.attribute(SCAN, exact_hold=False),
             {"dialects": ("exact-hold",)},
@@ -300,66 +305,66 @@ def wkv_unshifted_vjp(xp, ct, w, u, k, v, num=None, den=None, *, raw=False):
 MUTANTS += mutant_table(
     "wkv",
     {
-        ("bonus-dropped", "T", "two-steps"): (
+        ("bonus-dropped", "term", "two-steps"): (
             "The step's own value and key get no gradient through the bonus."
         ),
-        ("u-missing", "G", "two-steps"): (
+        ("u-missing", "slot", "two-steps"): (
             "The bonus u gets no gradient.",
             mutate.output(recurrent.wkv_vjp, 1, mutate.zeros),
         ),
-        ("u-overwritten", "A B", "typical"): (
+        ("u-overwritten", "accumulation broadcast", "typical"): (
             "The gradient of u, which all steps share, is overwritten by every step."
         ),
-        ("u-ignored", "V", "large-bonus"): (
+        ("u-ignored", "saved-value", "large-bonus"): (
             "The backward reads a bonus of 0.",
             mutate.primal(recurrent.wkv_vjp, 1, lambda xp, w, u, *rest, **attrs: xp.zeros_like(u)),
         ),
-        ("denominator-constant", "T", "typical"): (
+        ("denominator-constant", "term", "typical"): (
             "The bonus's gradient treats the denominator as a constant."
         ),
-        ("numerator-only", "T", "typical"): (
+        ("numerator-only", "term", "typical"): (
             "What a key adds to later denominators is left out of its gradient."
         ),
-        ("decayed-before-read", "I V", "typical"): (
+        ("decayed-before-read", "index saved-value", "typical"): (
             "The past decays before it is read, one step too early."
         ),
-        ("late-state", "V I", "typical"): (
+        ("late-state", "saved-value index", "typical"): (
             "The decay's gradient reads the state after the step, which has decayed already."
         ),
-        ("stale-output", "V I", "typical"): (
+        ("stale-output", "saved-value index", "typical"): (
             "The output of the step before stands for the saved one."
         ),
-        ("not-carried", "T", "three-steps"): (
+        ("not-carried", "term", "three-steps"): (
             "The state's cotangent is not carried back beyond one step."
         ),
-        ("no-decay", "F T", "three-steps"): (
+        ("no-decay", "scale term", "three-steps"): (
             "The state's cotangent is carried back without the decay."
         ),
-        ("w-last-row", "B A", "batched"): (
+        ("w-last-row", "broadcast accumulation", "batched"): (
             "The gradient of w comes from the last row of the batch alone."
         ),
-        ("chain-missing", "D F", "typical"): (
+        ("chain-missing", "derivative scale", "typical"): (
             "The gradient is that of the kernel's rate: the chain factor -exp(w) is missing.",
             {"dialects": ("rwkv-4", "stateful")},
         ),
-        ("chain-everywhere", "F D", "typical"): (
+        ("chain-everywhere", "scale derivative", "typical"): (
             "The chain factor of the parameter is applied where w comes as the rate itself, and "
             "left out where it does not.",
             {"dialects": ("kernel",)},
         ),
-        ("unshifted", "O N", "loud-first"): (
+        ("unshifted", "precision non-finite", "loud-first"): (
             "exp(k) without the running maximum taken out: it overflows in float32.",
             wkv_unshifted_vjp,
             {"dtype": "float32", "dialects": ("rwkv-4", "kernel")},
         ),
-        ("block-lost", "W T", "chunk-and-one"): (
+        ("block-lost", "shape term", "chunk-and-one"): (
             "The state's cotangent does not pass from one block of 8 steps to the one before."
         ),
-        ("state-exponent", "F D", "typical"): (
+        ("state-exponent", "scale derivative", "typical"): (
             "The given state's gradient is left over its running exponent.",
             {"dialects": ("stateful",)},
         ),
-        ("state-missing", "G", "state-of-zero"): (
+        ("state-missing", "slot", "state-of-zero"): (
             "The given state gets no gradient.",
             mutate.output(mutate.output(recurrent.wkv_vjp, -1, mutate.zeros), -2, mutate.zeros),
             {
@@ -367,7 +372,7 @@ MUTANTS += mutant_table(
                 "dialects": ("stateful",),
             },
         ),
-        ("k-v-swapped", "G", "typical"): (
+        ("k-v-swapped", "slot", "typical"): (
             "The gradients of k and v are in each other's place.",
             mutate.swapped(recurrent.wkv_vjp, 2, 3),
         ),
@@ -433,56 +438,62 @@ def wkv6_with(fault: str) -> Vjp:
 MUTANTS += mutant_table(
     "wkv6",
     {
-        ("bonus-of-one", "T F", "one-step"): ("The gradients of r and k take the bonus u for 1."),
-        ("bonus-not-to-k", "T", "one-step"): ("The key gets no gradient through the bonus."),
-        ("bonus-not-to-v", "T", "one-step"): ("The value gets no gradient through the bonus."),
-        ("u-overwritten", "A B", "typical"): (
+        ("bonus-of-one", "term scale", "one-step"): (
+            "The gradients of r and k take the bonus u for 1."
+        ),
+        ("bonus-not-to-k", "term", "one-step"): ("The key gets no gradient through the bonus."),
+        ("bonus-not-to-v", "term", "one-step"): ("The value gets no gradient through the bonus."),
+        ("u-overwritten", "accumulation broadcast", "typical"): (
             "The gradient of u, which all steps share, is overwritten by every step."
         ),
-        ("u-last-row", "B A", "batched"): (
+        ("u-last-row", "broadcast accumulation", "batched"): (
             "The gradient of u comes from the last row of the batch alone."
         ),
-        ("late-read", "I V", "one-step"): ("The gradient of r reads the state after the write."),
-        ("early-write", "I T", "one-step"): (
+        ("late-read", "index saved-value", "one-step"): (
+            "The gradient of r reads the state after the write."
+        ),
+        ("early-write", "index term", "one-step"): (
             "A step's key, value and decay see the cotangent of its own reading."
         ),
-        ("decayed-too", "I T F", "two-steps"): (
+        ("decayed-too", "index term scale", "two-steps"): (
             "The cotangent of a step's reading decays with the state that the step leaves."
         ),
-        ("late-state", "V I", "typical"): ("The decay's gradient reads the state after the step."),
-        ("decay-itself", "D F", "typical"): (
+        ("late-state", "saved-value index", "typical"): (
+            "The decay's gradient reads the state after the step."
+        ),
+        ("decay-itself", "derivative scale", "typical"): (
             "The gradient is that of the decay, not of its exponent."
         ),
-        ("chain-missing", "D F", "typical"): (
+        ("chain-missing", "derivative scale", "typical"): (
             "The gradient is that of the log decay: the chain factor -exp(w) is missing.",
             {"dialects": ("stateful", "rwkv-6")},
         ),
-        ("one-decay", "I V", "forgetting"): (
+        ("one-decay", "index saved-value", "forgetting"): (
             "The backward decays all features as the first.",
             {"dialects": ("stateful", "rwkv-6")},
         ),
-        ("not-carried", "T", "typical"): (
+        ("not-carried", "term", "typical"): (
             "The state's cotangent is not carried back beyond one step."
         ),
-        ("last-state-ignored", "U T", "one-step"): (
+        ("last-state-ignored", "cotangent term", "one-step"): (
             "The cotangent of the last state is ignored.",
             _last_state_ignored(recurrent.wkv6_vjp),
         ),
-        ("state-missing", "G", "state-of-zero"): (
+        ("state-missing", "slot", "state-of-zero"): (
             "The given state gets no gradient.",
             mutate.output(recurrent.wkv6_vjp, 5, mutate.zeros),
             {"dialects": ("stateful", "log-decay")},
         ),
-        ("state-relaid", "L", "typical"): (
+        ("state-relaid", "layout", "typical"): (
             "The gradient of the given state is written as [e, d].",
             mutate.output(recurrent.wkv6_vjp, 5, mutate.relaid),
             {"dialects": ("stateful", "log-decay")},
         ),
-        ("r-k-swapped", "G", "typical"): (
+        ("r-k-swapped", "slot", "typical"): (
             "The gradients of r and k are in each other's place.",
             mutate.swapped(recurrent.wkv6_vjp, 0, 1),
         ),
-        ("block-lost", "W T", "chunk-and-one"): (
+        ("block-lost", "shape term", "chunk-and-one"): (
             "The state's cotangent does not pass from one block of 8 steps to the one before."
         ),
     },
@@ -578,77 +589,79 @@ def _first_of_batch(vjp: Vjp) -> Vjp:
 MUTANTS += mutant_table(
     "linear_attention",
     {
-        ("not-carried", "T", "two-steps"): ("The state's cotangent is not carried back at all."),
-        ("last-state-ignored", "U T", "one-step"): (
+        ("not-carried", "term", "two-steps"): ("The state's cotangent is not carried back at all."),
+        ("last-state-ignored", "cotangent term", "one-step"): (
             "The cotangent of the last state is ignored.",
             _last_state_ignored(ATTENTION),
         ),
-        ("normaliser-constant", "T", "typical"): (
+        ("normaliser-constant", "term", "typical"): (
             "The normaliser is treated as a constant.",
             {"dialects": NORMALISED},
         ),
-        ("normaliser-of-q-only", "T", "typical"): (
+        ("normaliser-of-q-only", "term", "typical"): (
             "The normaliser's gradient reaches q but not the keys.",
             {"dialects": NORMALISED},
         ),
-        ("normaliser-sign", "S", "typical"): (
+        ("normaliser-sign", "sign", "typical"): (
             "The normaliser's gradient has the wrong sign.",
             {"dialects": NORMALISED},
         ),
-        ("eps-left-out", "E", "eps"): (
+        ("eps-left-out", "eps", "eps"): (
             "The backward divides without eps.",
             {"dialects": NORMALISED},
         ),
-        ("itself-hidden", "I T", "one-step"): (
+        ("itself-hidden", "index term", "one-step"): (
             "A step's own key and value get no gradient from its own query."
         ),
-        ("early-state", "I V", "typical"): (
+        ("early-state", "index saved-value", "typical"): (
             "The gradient of q reads the state before the step's own write."
         ),
-        ("slope-one", "D F", "tails"): (
+        ("slope-one", "derivative scale", "tails"): (
             "The slope of elu + 1 is taken for 1.",
             {"dialects": NORMALISED},
         ),
-        ("slope-exp", "D", "typical"): (
+        ("slope-exp", "derivative", "typical"): (
             "The slope of elu + 1 is taken for exp(x) on both sides of 0.",
             {"dialects": NORMALISED},
         ),
-        ("decay-default", "P", "decay"): (
+        ("decay-default", "attribute", "decay"): (
             "The backward takes the decay's default.",
             mutate.attribute(ATTENTION, decay=1.0),
         ),
-        ("no-decay", "F T", "decay"): ("The state's cotangent is carried back without the decay."),
-        ("decay-twice", "F T", "decay"): ("The state's cotangent decays twice per step."),
-        ("decay-first", "I T F", "decay"): (
+        ("no-decay", "scale term", "decay"): (
+            "The state's cotangent is carried back without the decay."
+        ),
+        ("decay-twice", "scale term", "decay"): ("The state's cotangent decays twice per step."),
+        ("decay-first", "index term scale", "decay"): (
             "The state's cotangent decays before the step's own keys and values read it."
         ),
-        ("scale-missing", "F", "one-step"): (
+        ("scale-missing", "scale", "one-step"): (
             "The gradient of q lacks 1/sqrt(d).",
             {"dialects": ("identity", "retention")},
         ),
-        ("block-lost", "W T", "chunk-and-one"): (
+        ("block-lost", "shape term", "chunk-and-one"): (
             "The state's cotangent does not pass from one block of 8 steps to the one before."
         ),
-        ("one-row-for-all", "I U", "batched"): (
+        ("one-row-for-all", "index cotangent", "batched"): (
             "Every row of the batch reads the cotangent of the first.",
             _first_of_batch(ATTENTION),
         ),
-        ("state-relaid", "L", "typical"): (
+        ("state-relaid", "layout", "typical"): (
             "The gradient of the given state is written as [e, d].",
             mutate.output(ATTENTION, 3, mutate.relaid),
             {"dialects": GIVEN},
         ),
-        ("state-missing", "G", "state-of-zero"): (
+        ("state-missing", "slot", "state-of-zero"): (
             "The given state gets no gradient.",
             mutate.output(ATTENTION, 3, mutate.zeros),
             {"dialects": ("stateful",)},
         ),
-        ("z-missing", "G", "typical"): (
+        ("z-missing", "slot", "typical"): (
             "The given normaliser gets no gradient.",
             mutate.output(ATTENTION, 4, mutate.zeros),
             {"dialects": ("stateful",)},
         ),
-        ("adjoint-not-cleared", "A", "one-step"): (
+        ("adjoint-not-cleared", "accumulation", "one-step"): (
             "The state's cotangent starts from where the previous call left it.",
             {"make": lambda: linear_attention_with("adjoint-not-cleared", [])},
         ),
@@ -776,21 +789,21 @@ GATED = ("stateful", "stateless", "normalised")
 MUTANTS += mutant_table(
     "gated_delta_rule",
     {
-        ("error-not-read", "T", "two-steps"): (
+        ("error-not-read", "term", "two-steps"): (
             "The state's cotangent leaves out that the error reads the state."
         ),
-        ("key-write-only", "T", "typical"): (
+        ("key-write-only", "term", "typical"): (
             "The key's gradient leaves out the reading of the state."
         ),
-        ("key-read-only", "T", "one-step"): ("The key's gradient leaves out the writing."),
-        ("key-read-sign", "S", "typical"): (
+        ("key-read-only", "term", "one-step"): ("The key's gradient leaves out the writing."),
+        ("key-read-sign", "sign", "typical"): (
             "What the key reads is added to its gradient instead of subtracted."
         ),
-        ("beta-by-value", "V T", "same-key"): (
+        ("beta-by-value", "saved-value term", "same-key"): (
             "The gradient of beta reads the value, not the error that is written."
         ),
-        ("v-without-beta", "F D", "one-step"): ("The gradient of v lacks beta."),
-        ("error-before-decay", "D", "typical"): (
+        ("v-without-beta", "scale derivative", "one-step"): ("The gradient of v lacks beta."),
+        ("error-before-decay", "derivative", "typical"): (
             "The backward of another recurrence: the error is read before the decay.",
             error_before_decay_vjp,
             {
@@ -798,49 +811,51 @@ MUTANTS += mutant_table(
                 "dialects": ("stateful", "stateless"),
             },
         ),
-        ("g-as-decay", "D F", "typical"): (
+        ("g-as-decay", "derivative scale", "typical"): (
             "The gradient is that of the decay, not of its logarithm g.",
             {"dialects": GATED},
         ),
-        ("g-late-state", "V I", "typical"): (
+        ("g-late-state", "saved-value index", "typical"): (
             "The gate's gradient reads the state after the write.",
             {"dialects": GATED},
         ),
-        ("g-before-read", "T", "typical"): (
+        ("g-before-read", "term", "typical"): (
             "The gate's gradient leaves out that the error reads the decayed state.",
             {"dialects": GATED},
         ),
-        ("next-decay", "I V", "two-steps"): (
+        ("next-decay", "index saved-value", "two-steps"): (
             "The state's cotangent is carried back by the decay of the step before.",
             {"dialects": GATED},
         ),
-        ("no-decay", "F T", "two-steps"): (
+        ("no-decay", "scale term", "two-steps"): (
             "The state's cotangent is carried back without the decay.",
             {"dialects": GATED},
         ),
-        ("not-carried", "T", "two-steps"): ("The state's cotangent is not carried back at all."),
-        ("early-state", "I V", "one-step"): ("The gradient of q reads the state before the write."),
-        ("last-state-ignored", "U T", "one-step"): (
+        ("not-carried", "term", "two-steps"): ("The state's cotangent is not carried back at all."),
+        ("early-state", "index saved-value", "one-step"): (
+            "The gradient of q reads the state before the write."
+        ),
+        ("last-state-ignored", "cotangent term", "one-step"): (
             "The cotangent of the last state is ignored.",
             _last_state_ignored(DELTA),
         ),
-        ("state-missing", "G", "state-of-zero"): (
+        ("state-missing", "slot", "state-of-zero"): (
             "The given state gets no gradient.",
             mutate.output(DELTA, 5, mutate.zeros),
             {"dialects": ("stateful", "normalised")},
         ),
-        ("state-relaid", "L", "typical"): (
+        ("state-relaid", "layout", "typical"): (
             "The gradient of the given state is written as [e, d].",
             mutate.output(DELTA, 5, mutate.relaid),
             {"dialects": ("stateful", "normalised")},
         ),
-        ("beta-clamped", "D V", "full-write"): (
+        ("beta-clamped", "derivative saved-value", "full-write"): (
             "The backward clamps beta to 1.",
             mutate.primal(
                 DELTA, 3, lambda xp, q, k, v, beta, *rest, **attrs: xp.minimum(beta, 1.0)
             ),
         ),
-        ("gate-of-first-row", "I V", "batched"): (
+        ("gate-of-first-row", "index saved-value", "batched"): (
             "The gates lack the offset of their row: all rows of the batch read the first's.",
             mutate.primal(DELTA, 4, _gate_of_first_row),
             {
@@ -848,20 +863,20 @@ MUTANTS += mutant_table(
                 "dialects": GATED,
             },
         ),
-        ("length-constant", "T", "typical"): (
+        ("length-constant", "term", "typical"): (
             "The lengths of q and k are treated as constants.",
             {"dialects": ("normalised",)},
         ),
-        ("eps-default", "E P", "short-keys"): (
+        ("eps-default", "eps attribute", "short-keys"): (
             "The backward divides by lengths with the default eps.",
             mutate.attribute(DELTA, eps=1e-6),
             {"dialects": ("normalised",)},
         ),
-        ("scale-default", "P", "unscaled"): (
+        ("scale-default", "attribute", "unscaled"): (
             "The backward scales q by 1/sqrt(d), whatever forward did.",
             mutate.attribute(DELTA, scaled=True),
         ),
-        ("block-lost", "W T", "chunk-and-one"): (
+        ("block-lost", "shape term", "chunk-and-one"): (
             "The state's cotangent does not pass from one block of 8 steps to the one before."
         ),
     },
@@ -927,62 +942,66 @@ LSTM = recurrent.lstm_cell_vjp
 MUTANTS += mutant_table(
     "lstm_cell",
     {
-        ("slope-of-value", "D V", "typical"): (
+        ("slope-of-value", "derivative saved-value", "typical"): (
             "The slope of the gates is taken at their values, not at the sums before them."
         ),
-        ("tanh-slope-of-cell", "V D", "large-cell"): (
+        ("tanh-slope-of-cell", "saved-value derivative", "large-cell"): (
             "The slope of tanh(c') is 1 - c'^2: the cell in place of its tanh."
         ),
-        ("candidate-as-sigmoid", "D", "typical"): ("The candidate gets the slope of a sigmoid."),
-        ("cell-ignored", "U T", "one-row"): (
+        ("candidate-as-sigmoid", "derivative", "typical"): (
+            "The candidate gets the slope of a sigmoid."
+        ),
+        ("cell-ignored", "cotangent term", "one-row"): (
             "The cotangent of the new cell is ignored.",
             _last_state_ignored(LSTM),
         ),
-        ("hidden-not-into-cell", "T", "one-row"): (
+        ("hidden-not-into-cell", "term", "one-row"): (
             "The cotangent of h' reaches the output gate alone, not the cell."
         ),
-        ("output-gate-missing", "F T", "one-row"): (
+        ("output-gate-missing", "scale term", "one-row"): (
             "The cotangent of the cell through h' lacks the output gate."
         ),
-        ("new-cell", "V", "typical"): (
+        ("new-cell", "saved-value", "typical"): (
             "The forget gate's gradient reads the new cell, not the old."
         ),
-        ("output-by-cell", "V D", "large-cell"): (
+        ("output-by-cell", "saved-value derivative", "large-cell"): (
             "The output gate's gradient reads the cell, not its tanh."
         ),
-        ("forget-missing", "F D", "one-row"): ("The old cell's gradient lacks the forget gate."),
-        ("tail-cut", "D", "large-cell"): (
+        ("forget-missing", "scale derivative", "one-row"): (
+            "The old cell's gradient lacks the forget gate."
+        ),
+        ("tail-cut", "derivative", "large-cell"): (
             "The cell's gradient is cut off where tanh is nearly flat."
         ),
-        ("i-f-exchanged", "L I", "typical"): (
+        ("i-f-exchanged", "layout index", "typical"): (
             "The rows of the input and forget gates are exchanged in the packed gradient."
         ),
-        ("order-default", "P", "order"): (
+        ("order-default", "attribute", "order"): (
             "The backward packs the gates in the default order.",
             mutate.attribute(LSTM, order="ifgo"),
         ),
-        ("forget-bias-ignored", "P", "forget-bias"): (
+        ("forget-bias-ignored", "attribute", "forget-bias"): (
             "The backward leaves out the offset of the forget gate.",
             mutate.attribute(LSTM, forget_bias=0.0),
         ),
-        ("h-missing", "G", "zero-state"): (
+        ("h-missing", "slot", "zero-state"): (
             "The gradient of h through the recurrent weights is zero.",
             mutate.output(LSTM, 1, mutate.zeros),
             {"modelled_on": "AiDotNet, HipLstmKernels.cs: dH = 0 after every step"},
         ),
-        ("weights-overwritten", "A B", "typical"): (
+        ("weights-overwritten", "accumulation broadcast", "typical"): (
             "The gradients of the weights are overwritten by every row of the batch."
         ),
-        ("bias-averaged", "R", "typical"): (
+        ("bias-averaged", "reduction", "typical"): (
             "The biases' gradients are means over the batch.",
             {"dialects": ("pytorch", "keras", "tensorflow-1", "onnx")},
         ),
-        ("b-hh-missing", "G", "single"): (
+        ("b-hh-missing", "slot", "single"): (
             "The second bias gets no gradient.",
             mutate.output(LSTM, 6, mutate.zeros),
             {"dialects": ("pytorch", "onnx")},
         ),
-        ("weight-relaid", "L", "typical"): (
+        ("weight-relaid", "layout", "typical"): (
             "The gradient of w_ih is written as [d, g].",
             mutate.output(LSTM, 3, mutate.relaid),
         ),
@@ -1059,65 +1078,67 @@ TWO_BIASES = ("pytorch", "keras")
 MUTANTS += mutant_table(
     "gru_cell",
     {
-        ("update-sign", "S", "one-row"): ("The update gate's gradient has the wrong sign."),
-        ("update-reversed", "D", "one-row"): (
+        ("update-sign", "sign", "one-row"): ("The update gate's gradient has the wrong sign."),
+        ("update-reversed", "derivative", "one-row"): (
             "The candidate is weighted by z, not by 1 - z: the two conventions mixed."
         ),
-        ("reset-missing", "F T", "one-row"): (
+        ("reset-missing", "scale term", "one-row"): (
             "What h feeds into the candidate lacks the reset gate."
         ),
-        ("inner-is-h", "V", "typical"): (
+        ("inner-is-h", "saved-value", "typical"): (
             "The reset gate's gradient reads h, not W h + b, though the reset comes after.",
             {"dialects": ("pytorch", "keras", "bias-free")},
         ),
-        ("inner-without-bias", "T", "typical"): (
+        ("inner-without-bias", "term", "typical"): (
             "The reset gate's gradient leaves out the bias that it scales too.",
             {"dialects": TWO_BIASES},
         ),
-        ("direct-path", "T", "zero-state"): ("The gradient of h lacks its direct path, z ct."),
-        ("z-not-into-h", "T", "one-row"): (
+        ("direct-path", "term", "zero-state"): ("The gradient of h lacks its direct path, z ct."),
+        ("z-not-into-h", "term", "one-row"): (
             "The gradient of h leaves out the update gate's weights."
         ),
-        ("r-not-into-h", "T", "one-row"): (
+        ("r-not-into-h", "term", "one-row"): (
             "The gradient of h leaves out the reset gate's weights."
         ),
-        ("slope-of-value", "D V", "typical"): (
+        ("slope-of-value", "derivative saved-value", "typical"): (
             "The slope of the gates is taken at their values, not at the sums before them."
         ),
-        ("tanh-slope", "D", "typical"): ("The slope of the candidate is 1 - n, not 1 - n^2."),
-        ("closed-gate", "D O", "reset-closed"): (
+        ("tanh-slope", "derivative", "typical"): (
+            "The slope of the candidate is 1 - n, not 1 - n^2."
+        ),
+        ("closed-gate", "derivative precision", "reset-closed"): (
             "A gate below 2^-12 gets no gradient.",
             {"dialects": ("pytorch",)},
         ),
-        ("reset-place-default", "P", "reset-before"): (
+        ("reset-place-default", "attribute", "reset-before"): (
             "The backward takes the reset to come after the matrix, whatever forward did.",
             mutate.attribute(GRU, reset_after=True),
             {"dialects": ("pytorch", "onnx", "keras")},
         ),
-        ("order-default", "P", "order"): (
+        ("order-default", "attribute", "order"): (
             "The backward packs the gates in the default order.",
             mutate.attribute(GRU, order="rzn"),
         ),
-        ("biases-alike", "G", "single"): (
+        ("biases-alike", "slot", "single"): (
             "Both biases get the gradient of the first.",
             {"dialects": TWO_BIASES},
         ),
-        ("read-unreset", "V F", "typical"): (
+        ("read-unreset", "saved-value scale", "typical"): (
             "The recurrent weight's gradient reads h, not r h.",
             {"dialects": ("original", "onnx")},
         ),
-        ("weights-overwritten", "A B", "typical"): (
+        ("weights-overwritten", "accumulation broadcast", "typical"): (
             "The gradients of the weights are overwritten by every row of the batch."
         ),
-        ("weights-averaged", "R", "typical"): (
+        ("weights-averaged", "reduction", "typical"): (
             "The gradient of w_ih is a mean over the batch.",
             mutate.scaled(GRU, 2, lambda xp, x, *rest, **attrs: x.shape[-1] / max(x.size, 1)),
         ),
-        ("weight-relaid", "L", "typical"): (
+        ("weight-relaid", "layout", "typical"): (
             "The gradient of w_ih is written as [d, g].",
             mutate.output(GRU, 2, mutate.relaid),
         ),
-        ("gates-overwritten", "X V", "one-row"): (
+        ("gates-overwritten", "aliasing saved-value", "one-row"): (
             "Backward writes its gradient into the saved candidate: a second call reads it.",
             {
                 "modelled_on": "PyTorch issue 1532: backward through a fused GRU cell twice",

@@ -47,27 +47,27 @@ def sum_of_squares_vjp(xp, ct, x, *, axis=None, keepdims=False):
 MUTANTS += mutant_table(
     "sum",
     {
-        ("mean", "R", "typical"): (
+        ("mean", "reduction", "typical"): (
             "The cotangent is divided by the number of elements.",
             mutate.scaled(sum_vjp, 0, lambda xp, x, **attrs: 1 / max(x.size, 1)),
         ),
-        ("upstream-scalar", "U I", "last-axis"): (
+        ("upstream-scalar", "cotangent index", "last-axis"): (
             "The first number of the cotangent is used for every row.",
             mutate.cotangent(sum_vjp, mutate.first_for_all()),
         ),
-        ("upstream-ones", "U", "typical"): (
+        ("upstream-ones", "cotangent", "typical"): (
             "The gradient is all ones: what comes from above is ignored.",
             mutate.cotangent(sum_vjp, mutate.ones),
         ),
-        ("other-axis", "I L", "square-first-axis"): (
+        ("other-axis", "index layout", "square-first-axis"): (
             "The cotangent of a sum over axis 0 is spread along axis 1 where shapes allow it.",
             sum_across_vjp,
         ),
-        ("first-matrix", "W I", "batched"): (
+        ("first-matrix", "shape index", "batched"): (
             "Of a tensor of rank 3, only the first matrix gets a gradient.",
             mutate.output(sum_vjp, 0, mutate.first_entry(2)),
         ),
-        ("kept-twice", "B R", "kept-axes"): (
+        ("kept-twice", "broadcast reduction", "kept-axes"): (
             "With keepdims the cotangent is summed over the kept axes before it is spread.",
             mutate.scaled(
                 sum_vjp,
@@ -75,15 +75,15 @@ MUTANTS += mutant_table(
                 lambda xp, x, *, axis=None, keepdims=False: x.shape[1] if keepdims else 1,
             ),
         ),
-        ("of-squares", "D", "typical"): (
+        ("of-squares", "derivative", "typical"): (
             "The slope is 2x, that of a sum of squares.",
             sum_of_squares_vjp,
         ),
-        ("last-column", "I", "typical"): (
+        ("last-column", "index", "typical"): (
             "The loop ends one column too early.",
             mutate.output(sum_vjp, 0, mutate.cut(-1)),
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "The gradient is added to a buffer that outlives the call.",
             {"make": mutate.accumulated(sum_vjp)},
         ),
@@ -104,27 +104,27 @@ def sum_rows_next_row_vjp(xp, ct, x):
 MUTANTS += mutant_table(
     "sum_rows",
     {
-        ("mean", "R", "typical"): (
+        ("mean", "reduction", "typical"): (
             "The cotangent is divided by the length of the row.",
             mutate.scaled(sum_rows_vjp, 0, lambda xp, x: 1 / x.shape[-1]),
         ),
-        ("first-row", "U I", "typical"): (
+        ("first-row", "cotangent index", "typical"): (
             "All rows get the first row's cotangent.",
             mutate.cotangent(sum_rows_vjp, mutate.first_for_all(-2)),
         ),
-        ("next-row", "I", "typical"): (
+        ("next-row", "index", "typical"): (
             "Each row gets the cotangent of the row behind it.",
             sum_rows_next_row_vjp,
         ),
-        ("down-columns", "L I", "square"): (
+        ("down-columns", "layout index", "square"): (
             "The cotangent is spread down the columns where the matrix is square.",
             mutate.output(sum_rows_vjp, 0, mutate.transposed),
         ),
-        ("outermost-axis", "W I", "rank-4"): (
+        ("outermost-axis", "shape index", "rank-4"): (
             "Of rank 4, the outermost index is not added to the cotangent's address.",
             sum_rows_outermost_vjp,
         ),
-        ("tail-of-block", "W A", "width-67"): (
+        ("tail-of-block", "shape accumulation", "width-67"): (
             "Columns behind the last whole block of 32 get nothing.",
             mutate.output(
                 sum_rows_vjp,
@@ -132,7 +132,7 @@ MUTANTS += mutant_table(
                 mutate.cut(lambda columns: columns // 32 * 32 or columns),
             ),
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "The gradient is added to a buffer that outlives the call.",
             {"make": mutate.accumulated(sum_rows_vjp)},
         ),
@@ -149,21 +149,21 @@ def _lengths(x: Any, axis: Any) -> list[int]:
 MUTANTS += mutant_table(
     "mean",
     {
-        ("sum", "R", "typical"): (
+        ("sum", "reduction", "typical"): (
             "The factor 1/n is missing.",
             mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis))),
         ),
-        ("last-axis-length", "I R", "first-axis"): (
+        ("last-axis-length", "index reduction", "first-axis"): (
             "The length of the last axis is divided by, whatever the axis.",
             mutate.scaled(
                 mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / x.shape[-1]
             ),
         ),
-        ("one-of-two-axes", "F R", "two-axes"): (
+        ("one-of-two-axes", "scale reduction", "two-axes"): (
             "Of two axes, only the length of the last one is divided by.",
             mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)[:-1])),
         ),
-        ("less-one", "F R", "typical"): (
+        ("less-one", "scale reduction", "typical"): (
             "n - 1 is divided by.",
             mutate.scaled(
                 mean_vjp,
@@ -171,17 +171,17 @@ MUTANTS += mutant_table(
                 lambda xp, x, *, axis=-1: (n := math.prod(_lengths(x, axis))) / max(n - 1, 1),
             ),
         ),
-        ("whole-tensor", "R", "typical"): (
+        ("whole-tensor", "reduction", "typical"): (
             "The number of elements of the whole tensor is divided by.",
             mutate.scaled(
                 mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / max(x.size, 1)
             ),
         ),
-        ("first-row", "U I", "typical"): (
+        ("first-row", "cotangent index", "typical"): (
             "All rows get the first row's cotangent.",
             mutate.cotangent(mean_vjp, mutate.first_for_all(-1)),
         ),
-        ("block-of-64", "W A", "width-67"): (
+        ("block-of-64", "shape accumulation", "width-67"): (
             "Columns from 64 on get nothing.",
             mutate.output(mean_vjp, 0, mutate.cut(64)),
         ),
@@ -261,12 +261,12 @@ def repeat_once_vjp(xp, ct, x, *, counts=(1, 1), interleave=False):
 MUTANTS += mutant_table(
     "repeat",
     {
-        ("all-summed", "B", "columns"): (
+        ("all-summed", "broadcast", "columns"): (
             "Every element gets the sum of the whole cotangent: right for a single element only.",
             repeat_all_summed_vjp,
             {"modelled_on": "ggml's first backward of ggml_repeat"},
         ),
-        ("mean", "R", "columns"): (
+        ("mean", "reduction", "columns"): (
             "The mean over the copies is taken, not their sum.",
             mutate.scaled(
                 repeat_vjp,
@@ -274,35 +274,35 @@ MUTANTS += mutant_table(
                 lambda xp, x, *, counts=(1, 1), interleave=False: 1 / math.prod(counts),
             ),
         ),
-        ("first-copy", "B A", "rows"): (
+        ("first-copy", "broadcast accumulation", "rows"): (
             "The first copy's cotangent alone is passed back.",
             repeat_first_copy_vjp,
         ),
-        ("last-copy", "A B", "rows"): (
+        ("last-copy", "accumulation broadcast", "rows"): (
             "Each copy overwrites the gradient of the one before it.",
             repeat_last_copy_vjp,
         ),
-        ("other-order", "I L P", "columns"): (
+        ("other-order", "index layout attribute", "columns"): (
             "Tiled copies are read as interleaved ones, and the reverse.",
             mutate.attribute(repeat_vjp, interleave=lambda interleave, **_: not interleave),
         ),
-        ("last-axis-only", "B A", "typical"): (
+        ("last-axis-only", "broadcast accumulation", "typical"): (
             "Copies along the last axis are summed, of the others the first one is taken.",
             repeat_last_axis_vjp,
         ),
-        ("two-axes-only", "W B A", "rank-4"): (
+        ("two-axes-only", "shape broadcast accumulation", "rank-4"): (
             "Copies along the last two axes are summed, of the outer ones the first is taken.",
             repeat_two_axes_vjp,
         ),
-        ("counts-exchanged", "P I", "typical"): (
+        ("counts-exchanged", "attribute index", "typical"): (
             "The counts are read in the reverse order of the axes.",
             mutate.attribute(repeat_vjp, counts=lambda counts, **_: counts[::-1]),
         ),
-        ("batch-summed", "B W", "batched"): (
+        ("batch-summed", "broadcast shape", "batched"): (
             "An axis that was not repeated is summed too.",
             repeat_batch_summed_vjp,
         ),
-        ("once-is-nothing", "G", "once"): (
+        ("once-is-nothing", "slot", "once"): (
             "A repetition of one copy passes no gradient back.",
             repeat_once_vjp,
         ),
@@ -357,43 +357,46 @@ def max_block_vjp(xp, ct, x):
 MUTANTS += mutant_table(
     "max",
     {
-        ("all-ties", "K", "ties"): (
+        ("all-ties", "kink", "ties"): (
             "Every element that attains the maximum gets the whole cotangent.",
             max_all_ties_vjp,
         ),
-        ("ties-lose", "K", "ties"): (
+        ("ties-lose", "kink", "ties"): (
             "Where two elements attain the maximum, none gets anything.",
             max_ties_lose_vjp,
         ),
-        ("next-place", "I", "typical"): (
+        ("next-place", "index", "typical"): (
             "The element behind the maximum gets the cotangent.",
             max_shifted_vjp,
         ),
-        ("without-last", "I", "at-the-ends"): (
+        ("without-last", "index", "at-the-ends"): (
             "The search ends before the last element.",
             max_without_last_vjp,
         ),
-        ("from-zero", "D", "negative"): (
+        ("from-zero", "derivative", "negative"): (
             "The running maximum starts from 0, so that rows of negative numbers get nothing.",
             max_from_zero_vjp,
         ),
-        ("first-rows-place", "I V", "typical"): (
+        ("first-rows-place", "index saved-value", "typical"): (
             "The place of the maximum is looked up in the first row for all rows.",
             mutate.primal(max_vjp, 0, mutate.first_for_all(-2)),
         ),
-        ("magnitude", "D", "negative"): (
+        ("magnitude", "derivative", "negative"): (
             "The element of the largest magnitude gets the cotangent.",
             max_magnitude_vjp,
         ),
-        ("softmax", "D", "typical"): (
+        ("softmax", "derivative", "typical"): (
             "The cotangent is shared out as a softmax would.",
             max_softmax_vjp,
         ),
-        ("value-for-cotangent", "U", "typical"): (
+        ("value-for-cotangent", "cotangent", "typical"): (
             "The maximum itself is put into its place, not the cotangent.",
             max_value_vjp,
         ),
-        ("block-of-32", "W I", "width-37"): ("Elements from 32 on never take part.", max_block_vjp),
+        ("block-of-32", "shape index", "width-37"): (
+            "Elements from 32 on never take part.",
+            max_block_vjp,
+        ),
     },
 )
 
@@ -429,35 +432,35 @@ def prod_before_only_vjp(xp, ct, x):
 MUTANTS += mutant_table(
     "prod",
     {
-        ("quotient", "N", "zeros"): (
+        ("quotient", "non-finite", "zeros"): (
             "The product is divided by each element: 0/0 at a zero.",
             prod_quotient_vjp,
         ),
-        ("guarded-quotient", "D", "zeros"): (
+        ("guarded-quotient", "derivative", "zeros"): (
             "A zero gets nothing, where the product of the others is due.",
             prod_guarded_vjp,
         ),
-        ("one-zero-only", "D", "zeros"): (
+        ("one-zero-only", "derivative", "zeros"): (
             "A zero gets the product of all that are not zero, other zeros or not.",
             prod_one_zero_vjp,
         ),
-        ("logarithms", "S N", "scales"): (
+        ("logarithms", "sign non-finite", "scales"): (
             "The product is exp(sum log |x|), which has lost its sign.",
             prod_logarithms_vjp,
         ),
-        ("itself-too", "F D", "typical"): (
+        ("itself-too", "scale derivative", "typical"): (
             "The element itself stays in the product.",
             prod_itself_vjp,
         ),
-        ("before-only", "F D", "typical"): (
+        ("before-only", "scale derivative", "typical"): (
             "The elements behind are left out of the product.",
             prod_before_only_vjp,
         ),
-        ("first-row", "U I", "typical"): (
+        ("first-row", "cotangent index", "typical"): (
             "All rows get the first row's cotangent.",
             mutate.cotangent(prod_vjp, mutate.first_for_all(-1)),
         ),
-        ("degree", "F", "typical"): (
+        ("degree", "scale", "typical"): (
             "An extra factor d, as if the product were a power.",
             mutate.scaled(prod_vjp, 0, lambda xp, x: x.shape[-1]),
         ),
@@ -507,39 +510,39 @@ def logsumexp_short_sum_vjp(xp, ct, x):
 MUTANTS += mutant_table(
     "logsumexp",
     {
-        ("unshifted", "O N", "large"): (
+        ("unshifted", "precision non-finite", "large"): (
             "exp(x) is taken without the shift by the maximum.",
             logsumexp_unshifted_vjp,
         ),
-        ("global-shift", "O N", "rows-apart"): (
+        ("global-shift", "precision non-finite", "rows-apart"): (
             "All rows are shifted by the maximum of the whole tensor.",
             logsumexp_global_shift_vjp,
         ),
-        ("max-too", "T", "typical"): (
+        ("max-too", "term", "typical"): (
             "The maximum of the shift is differentiated once more.",
             logsumexp_and_max_vjp,
         ),
-        ("unnormalised", "F D", "typical"): (
+        ("unnormalised", "scale derivative", "typical"): (
             "The shifted exponentials are not divided by their sum.",
             logsumexp_unnormalised_vjp,
         ),
-        ("log-softmax", "D", "typical"): (
+        ("log-softmax", "derivative", "typical"): (
             "The softmax is subtracted from the cotangent, as in log_softmax.",
             logsumexp_log_softmax_vjp,
         ),
-        ("p-times-1-minus-p", "D", "typical"): (
+        ("p-times-1-minus-p", "derivative", "typical"): (
             "The slope is p (1 - p), the diagonal of the softmax's Jacobian.",
             logsumexp_diagonal_vjp,
         ),
-        ("small-shares-cut", "O D", "one-dominant"): (
+        ("small-shares-cut", "precision derivative", "one-dominant"): (
             "Shares below 1e-4 are flushed to 0.",
             logsumexp_cut_vjp,
         ),
-        ("short-sum", "I V", "typical"): (
+        ("short-sum", "index saved-value", "typical"): (
             "The sum of the exponentials leaves out the last column.",
             logsumexp_short_sum_vjp,
         ),
-        ("first-row", "U I", "typical"): (
+        ("first-row", "cotangent index", "typical"): (
             "All rows get the first row's cotangent.",
             mutate.cotangent(logsumexp_vjp, mutate.first_for_all(-1)),
         ),
@@ -569,35 +572,35 @@ def cumsum_columns_vjp(xp, ct, x, *, exclusive=False, reverse=False):
 MUTANTS += mutant_table(
     "cumsum",
     {
-        ("same-direction", "L P", "typical"): (
+        ("same-direction", "layout attribute", "typical"): (
             "The cotangent is summed in the direction of forward: J, not its transpose.",
             mutate.attribute(cumsum_vjp, reverse=lambda reverse, **_: not reverse),
         ),
-        ("exclusive-ignored", "P", "exclusive"): (
+        ("exclusive-ignored", "attribute", "exclusive"): (
             "The element itself is counted, whatever was asked for.",
             mutate.attribute(cumsum_vjp, exclusive=False),
         ),
-        ("reverse-ignored", "P", "reverse"): (
+        ("reverse-ignored", "attribute", "reverse"): (
             "The direction is that of the default.",
             mutate.attribute(cumsum_vjp, reverse=False),
         ),
-        ("own-left-out", "I P", "typical"): (
+        ("own-left-out", "index attribute", "typical"): (
             "The sum starts one element too late.",
             mutate.attribute(cumsum_vjp, exclusive=True),
         ),
-        ("total", "D T", "typical"): (
+        ("total", "derivative term", "typical"): (
             "Every element gets the sum of the row's cotangent.",
             cumsum_total_vjp,
         ),
-        ("carry-lost", "W T", "width-67"): (
+        ("carry-lost", "shape term", "width-67"): (
             "Blocks of 32 are summed on their own: no carry from one to the next.",
             cumsum_blocks_vjp,
         ),
-        ("down-columns", "I", "typical"): (
+        ("down-columns", "index", "typical"): (
             "The running sum goes down the columns.",
             cumsum_columns_vjp,
         ),
-        ("never-cleared", "A", "typical"): (
+        ("never-cleared", "accumulation", "typical"): (
             "The gradient is added to a buffer that outlives the call.",
             {"make": mutate.accumulated(cumsum_vjp)},
         ),
@@ -653,35 +656,35 @@ def cumprod_off_by_one_vjp(xp, ct, x):
 MUTANTS += mutant_table(
     "cumprod",
     {
-        ("quotient", "N", "zeros"): (
+        ("quotient", "non-finite", "zeros"): (
             "The reversed running sum of ct y is divided by x: 0/0 at a zero.",
             cumprod_quotient_vjp,
         ),
-        ("guarded-quotient", "D", "zeros"): (
+        ("guarded-quotient", "derivative", "zeros"): (
             "A zero gets nothing, where the product of the others is due.",
             cumprod_guarded_vjp,
         ),
-        ("zero-alone", "T", "zeros"): (
+        ("zero-alone", "term", "zeros"): (
             "A zero gets the term of its own output alone, not those of later ones.",
             cumprod_zero_alone_vjp,
         ),
-        ("own-output", "T A", "typical"): (
+        ("own-output", "term accumulation", "typical"): (
             "Only the output at the same place passes anything back.",
             cumprod_own_output_vjp,
         ),
-        ("last-output", "T A", "typical"): (
+        ("last-output", "term accumulation", "typical"): (
             "Only the last output passes anything back, as in prod.",
             cumprod_last_output_vjp,
         ),
-        ("same-direction", "L N", "typical"): (
+        ("same-direction", "layout non-finite", "typical"): (
             "The sum runs in the direction of forward.",
             cumprod_same_direction_vjp,
         ),
-        ("itself-too", "F D", "typical"): (
+        ("itself-too", "scale derivative", "typical"): (
             "The element itself stays in the products.",
             cumprod_off_by_one_vjp,
         ),
-        ("carry-lost", "W T", "width-17"): (
+        ("carry-lost", "shape term", "width-17"): (
             "What comes back from behind the block of 16 is lost.",
             cumprod_blocks_vjp,
         ),
@@ -727,33 +730,39 @@ def sort_cotangent_sorted_vjp(xp, ct, x, *, descending=False):
 MUTANTS += mutant_table(
     "sort",
     {
-        ("gathered", "L", "cycles"): (
+        ("gathered", "layout", "cycles"): (
             "The cotangent is gathered by the order, not scattered: the inverse permutation.",
             sort_gathered_vjp,
         ),
-        ("identity", "D L", "cycles"): ("The cotangent is passed on as it is.", sort_identity_vjp),
-        ("reversed", "I L", "typical"): (
+        ("identity", "derivative layout", "cycles"): (
+            "The cotangent is passed on as it is.",
+            sort_identity_vjp,
+        ),
+        ("reversed", "index layout", "typical"): (
             "The places are counted from the other end.",
             mutate.output(sort_vjp, 0, lambda xp, g, x, **attrs: xp.flip(g, -1)),
         ),
-        ("descending-ignored", "P", "descending"): (
+        ("descending-ignored", "attribute", "descending"): (
             "The order is ascending, whatever was asked for.",
             mutate.attribute(sort_vjp, descending=False),
         ),
-        ("first-rows-order", "I V", "typical"): (
+        ("first-rows-order", "index saved-value", "typical"): (
             "The first row's order is used for all rows.",
             mutate.primal(sort_vjp, 0, mutate.first_for_all(-2)),
         ),
-        ("shared-places", "K", "ties"): (
+        ("shared-places", "kink", "ties"): (
             "Equal elements all read the cotangent of their first place; the others are lost.",
             sort_shared_places_vjp,
         ),
-        ("down-columns", "I", "square"): ("The order is that of the columns.", sort_columns_vjp),
-        ("block-of-32", "W I", "width-37"): (
+        ("down-columns", "index", "square"): (
+            "The order is that of the columns.",
+            sort_columns_vjp,
+        ),
+        ("block-of-32", "shape index", "width-37"): (
             "The first 32 elements are ordered among themselves, the others stay.",
             sort_blocks_vjp,
         ),
-        ("cotangent-sorted", "NL", "typical"): (
+        ("cotangent-sorted", "nonlinear", "typical"): (
             "The cotangent itself is put in order first.",
             sort_cotangent_sorted_vjp,
         ),
@@ -802,40 +811,40 @@ def top_k_block_vjp(xp, ct, x, *, k=3, largest=True):
 MUTANTS += mutant_table(
     "top_k",
     {
-        ("unordered", "I", "typical"): (
+        ("unordered", "index", "typical"): (
             "The cotangent is put into the first k places.",
             top_k_unordered_vjp,
         ),
-        ("gathered", "L", "k-all"): (
+        ("gathered", "layout", "k-all"): (
             "The cotangent is gathered by the order, not scattered: the inverse permutation.",
             top_k_gathered_vjp,
         ),
-        ("reversed", "I L", "typical"): (
+        ("reversed", "index layout", "typical"): (
             "The k places are counted from the smallest.",
             top_k_reversed_vjp,
         ),
-        ("k-ignored", "P", "k-1"): (
+        ("k-ignored", "attribute", "k-1"): (
             "k is 3, whatever was asked for.",
             mutate.attribute(top_k_vjp, k=3),
         ),
-        ("largest-ignored", "P", "smallest"): (
+        ("largest-ignored", "attribute", "smallest"): (
             "The largest get the cotangent where the smallest were asked for.",
             mutate.attribute(top_k_vjp, largest=True),
         ),
-        ("first-rows-places", "I V", "typical"): (
+        ("first-rows-places", "index saved-value", "typical"): (
             "The first row's places are used for all rows.",
             mutate.primal(top_k_vjp, 0, mutate.first_for_all(-2)),
         ),
-        ("no-row-offset", "I", "typical"): (
+        ("no-row-offset", "index", "typical"): (
             "The row's offset is not added to its places: all rows write into the first.",
             top_k_no_row_offset_vjp,
         ),
-        ("one-short", "I", "typical"): ("The last of the k gets nothing.", top_k_one_short_vjp),
-        ("mask", "K", "ties"): (
+        ("one-short", "index", "typical"): ("The last of the k gets nothing.", top_k_one_short_vjp),
+        ("mask", "kink", "ties"): (
             "All elements that equal the k-th get its cotangent, more than k in all.",
             top_k_mask_vjp,
         ),
-        ("block-of-32", "W I", "width-37"): (
+        ("block-of-32", "shape index", "width-37"): (
             "Elements from 32 on never take part.",
             top_k_block_vjp,
         ),
@@ -873,36 +882,39 @@ def variance_block_mean_vjp(xp, ct, x, *, ddof=0):
 MUTANTS += mutant_table(
     "variance",
     {
-        ("ddof-ignored", "P R", "ddof-2"): (
+        ("ddof-ignored", "attribute reduction", "ddof-2"): (
             "The divisor is d, whatever the correction.",
             mutate.attribute(variance_vjp, ddof=0),
         ),
-        ("ddof-as-flag", "P R", "ddof-2"): (
+        ("ddof-as-flag", "attribute reduction", "ddof-2"): (
             "Any correction other than 0 counts as 1.",
             mutate.attribute(variance_vjp, ddof=lambda ddof: min(ddof, 1)),
         ),
-        ("half", "F", "typical"): ("The factor 2 is missing.", mutate.scaled(variance_vjp, 0, 0.5)),
-        ("uncentred", "T", "typical"): (
+        ("half", "scale", "typical"): (
+            "The factor 2 is missing.",
+            mutate.scaled(variance_vjp, 0, 0.5),
+        ),
+        ("uncentred", "term", "typical"): (
             "The mean is not subtracted from x.",
             variance_uncentred_vjp,
         ),
-        ("deviation", "D", "typical"): (
+        ("deviation", "derivative", "typical"): (
             "The gradient is that of the standard deviation.",
             variance_deviation_vjp,
         ),
-        ("global-mean", "I V", "typical"): (
+        ("global-mean", "index saved-value", "typical"): (
             "The mean of the whole tensor is subtracted from every row.",
             variance_global_mean_vjp,
         ),
-        ("half-precision-mean", "O", "offset-100"): (
+        ("half-precision-mean", "precision", "offset-100"): (
             "The saved mean is stored in half precision.",
             variance_half_mean_vjp,
         ),
-        ("mean-of-a-block", "W V", "width-67"): (
+        ("mean-of-a-block", "shape saved-value", "width-67"): (
             "The mean leaves out columns from 64 on.",
             variance_block_mean_vjp,
         ),
-        ("first-row", "U I", "typical"): (
+        ("first-row", "cotangent index", "typical"): (
             "All rows get the first row's cotangent.",
             mutate.cotangent(variance_vjp, mutate.first_for_all(-1)),
         ),
@@ -956,37 +968,37 @@ def l2_norm_block_vjp(xp, ct, x):
 MUTANTS += mutant_table(
     "l2_norm",
     {
-        ("unguarded", "N K", "zero-vector"): (
+        ("unguarded", "non-finite kink", "zero-vector"): (
             "x is divided by its norm at the origin too: 0/0.",
             l2_norm_unguarded_vjp,
             {"modelled_on": "jax.numpy.linalg.norm at 0"},
         ),
-        ("eps-inside", "E", "beside-zero"): (
+        ("eps-inside", "eps", "beside-zero"): (
             "1e-12 is added under the root.",
             l2_norm_eps_inside_vjp,
         ),
-        ("eps-added", "E", "beside-zero"): ("1e-6 is added to the norm.", l2_norm_eps_added_vjp),
-        ("squared", "D", "typical"): (
+        ("eps-added", "eps", "beside-zero"): ("1e-6 is added to the norm.", l2_norm_eps_added_vjp),
+        ("squared", "derivative", "typical"): (
             "The gradient is that of the squared norm.",
             l2_norm_squared_vjp,
         ),
-        ("ones-at-zero", "K", "zero-vector"): (
+        ("ones-at-zero", "kink", "zero-vector"): (
             "At the origin every element gets the cotangent: longer than a unit vector.",
             l2_norm_ones_vjp,
         ),
-        ("sign", "D", "typical"): (
+        ("sign", "derivative", "typical"): (
             "The gradient is that of the sum of magnitudes.",
             l2_norm_sign_vjp,
         ),
-        ("whole-tensor", "I V", "typical"): (
+        ("whole-tensor", "index saved-value", "typical"): (
             "All rows are divided by the norm of the whole tensor.",
             l2_norm_global_vjp,
         ),
-        ("short-is-none", "O D", "beside-zero"): (
+        ("short-is-none", "precision derivative", "beside-zero"): (
             "A vector shorter than 1e-4 is taken for zero.",
             l2_norm_short_is_none_vjp,
         ),
-        ("block-of-64", "W V", "width-67"): (
+        ("block-of-64", "shape saved-value", "width-67"): (
             "The norm leaves out elements from 64 on.",
             l2_norm_block_vjp,
         ),

@@ -32,11 +32,11 @@ def _common(spec: OpSpec, killer: str, index: int = 0) -> tuple[Mutant, ...]:
     return mutant_table(
         spec.name,
         {
-            ("never-cleared", "A", killer): (
+            ("never-cleared", "accumulation", killer): (
                 "The gradient is added to a buffer that is never cleared.",
                 {"make": mutate.accumulated(spec.vjp, index)},
             ),
-            ("upstream-averaged", "U", killer): (
+            ("upstream-averaged", "cotangent", killer): (
                 "The mean of the cotangent stands for all of it.",
                 mutate.cotangent(spec.vjp, _averaged),
             ),
@@ -59,7 +59,7 @@ MUTANTS += _common(shape.dup, "typical")
 MUTANTS += mutant_table(
     "dup",
     {
-        ("fewer-elements-than-threads", "W A G", "single"): (
+        ("fewer-elements-than-threads", "shape accumulation slot", "single"): (
             "With less than one element for each of four threads nothing is copied.",
             dup_threads_vjp,
             {
@@ -68,15 +68,15 @@ MUTANTS += mutant_table(
                 )
             },
         ),
-        ("whole-blocks-only", "W A", "odd-length"): (
+        ("whole-blocks-only", "shape accumulation", "odd-length"): (
             "What is left over after the last block of four is not copied.",
             mutate.output(shape.dup_vjp, 0, mutate.whole_blocks(4)),
         ),
-        ("primal", "U", "typical"): (
+        ("primal", "cotangent", "typical"): (
             "The operand is copied once more, in place of its cotangent.",
             dup_primal_vjp,
         ),
-        ("through-four-bits", "O", "typical"): (
+        ("through-four-bits", "precision", "typical"): (
             "The copy goes through a type of four significant bits, as float8 is.",
             mutate.output(shape.dup_vjp, 0, mutate.rounded(4)),
         ),
@@ -117,27 +117,27 @@ MUTANTS += _common(shape.cpy, "typical")
 MUTANTS += mutant_table(
     "cpy",
     {
-        ("swapped", "G", "single"): (
+        ("swapped", "slot", "single"): (
             "The destination gets the gradient, the source gets zeros.",
             mutate.swapped(shape.cpy_vjp, 0, 1),
         ),
-        ("destination-too", "T G", "into-zeros"): (
+        ("destination-too", "term slot", "into-zeros"): (
             "The destination gets the cotangent as well, as if it had been added to.",
             cpy_destination_too_vjp,
         ),
-        ("source-forgotten", "G", "typical"): (
+        ("source-forgotten", "slot", "typical"): (
             "No gradient reaches the source: the operation counts as one that reads nothing.",
             mutate.output(shape.cpy_vjp, 0, mutate.zeros),
         ),
-        ("left-in-shape", "L", "reshaped"): (
+        ("left-in-shape", "layout", "reshaped"): (
             "The source's gradient is left in the destination's shape.",
             cpy_left_in_shape_vjp,
         ),
-        ("column-major", "L", "reshaped"): (
+        ("column-major", "layout", "reshaped"): (
             "The gradient goes back into the source's shape in column-major order.",
             cpy_column_major_vjp,
         ),
-        ("first-row-only", "I A", "typical"): (
+        ("first-row-only", "index accumulation", "typical"): (
             "One row of the destination is copied back, the others are not.",
             cpy_first_row_vjp,
         ),
@@ -177,28 +177,28 @@ MUTANTS += _common(shape.cont, "typical")
 MUTANTS += mutant_table(
     "cont",
     {
-        ("strides-ignored", "L", "transposed-square"): (
+        ("strides-ignored", "layout", "transposed-square"): (
             "The cotangent is written one by one into memory, whatever the operand's strides.",
             cont_strides_vjp,
             {"modelled_on": "ggml's commit log: add with transposed tensors, before its fix"},
         ),
-        ("permutation-for-its-inverse", "L", "cycle-cube"): (
+        ("permutation-for-its-inverse", "layout", "cycle-cube"): (
             "The cotangent's axes are permuted as forward permutes, not back.",
             cont_forward_axes_vjp,
         ),
-        ("last-two-axes-only", "L", "reversed"): (
+        ("last-two-axes-only", "layout", "reversed"): (
             "Any permutation is taken for an exchange of the last two axes.",
             cont_last_two_vjp,
         ),
-        ("axes-from-the-front", "I L W", "batched"): (
+        ("axes-from-the-front", "index layout shape", "batched"): (
             "Axes are counted from the front, batch axes included.",
             cont_from_front_vjp,
         ),
-        ("unit-axis-is-contiguous", "W L", "one-wide"): (
+        ("unit-axis-is-contiguous", "shape layout", "one-wide"): (
             "An operand with an axis of size 1 counts as contiguous in any order.",
             cont_unit_axis_vjp,
         ),
-        ("primal", "U", "typical"): (
+        ("primal", "cotangent", "typical"): (
             "The operand is returned in place of its cotangent.",
             cont_primal_vjp,
         ),
@@ -241,23 +241,23 @@ MUTANTS += _common(shape.reshape, "typical")
 MUTANTS += mutant_table(
     "reshape",
     {
-        ("left-in-shape", "L", "typical"): (
+        ("left-in-shape", "layout", "typical"): (
             "The gradient is left in the shape of y.",
             reshape_left_vjp,
         ),
-        ("column-major", "L", "to-2d"): (
+        ("column-major", "layout", "to-2d"): (
             "The gradient goes back into the operand's shape in column-major order.",
             reshape_column_major_vjp,
         ),
-        ("transposition", "L", "exchanged"): (
+        ("transposition", "layout", "exchanged"): (
             "Where only two axes seem exchanged, they are transposed back.",
             reshape_transposed_vjp,
         ),
-        ("batch-innermost", "I L W", "batched"): (
+        ("batch-innermost", "index layout shape", "batched"): (
             "Elements are counted with the batch as the innermost axis.",
             reshape_batch_inside_vjp,
         ),
-        ("rank-3-at-most", "W I", "to-4d"): (
+        ("rank-3-at-most", "shape index", "to-4d"): (
             "The loops cover three axes; of a fourth, only the first slice comes back.",
             reshape_rank_3_vjp,
         ),
@@ -296,23 +296,23 @@ MUTANTS += _common(shape.transpose, "typical")
 MUTANTS += mutant_table(
     "transpose",
     {
-        ("reinterpreted", "L", "square"): (
+        ("reinterpreted", "layout", "square"): (
             "The memory is given the other shape, and nothing is moved.",
             transpose_reinterpreted_vjp,
         ),
-        ("all-axes-reversed", "L I W", "cube"): (
+        ("all-axes-reversed", "layout index shape", "cube"): (
             "All axes are reversed, those of the batch too.",
             transpose_reversed_vjp,
         ),
-        ("first-two-axes", "I L W", "cube"): (
+        ("first-two-axes", "index layout shape", "cube"): (
             "The first two axes are exchanged, not the last two.",
             transpose_first_two_vjp,
         ),
-        ("whole-tiles-only", "W A", "typical"): (
+        ("whole-tiles-only", "shape accumulation", "typical"): (
             "Tiles of 2 by 2 are transposed; what is left over at the edges is not.",
             transpose_tiles_vjp,
         ),
-        ("in-place", "X V", "square"): (
+        ("in-place", "aliasing saved-value", "square"): (
             "A square is transposed in place without a spare copy, so one triangle appears twice.",
             transpose_upper_vjp,
         ),
@@ -358,36 +358,36 @@ MUTANTS += _common(shape.permute, "identity")
 MUTANTS += mutant_table(
     "permute",
     {
-        ("permutation-for-its-inverse", "L P", "cycle-3"): (
+        ("permutation-for-its-inverse", "layout attribute", "cycle-3"): (
             "The cotangent's axes are permuted as forward permutes, not back.",
             permute_forward_vjp,
         ),
-        ("strides-ignored", "L", "hypercube"): (
+        ("strides-ignored", "layout", "hypercube"): (
             "The cotangent is written one by one into memory, whatever the strides.",
             permute_reinterpreted_vjp,
         ),
-        ("right-for-3-cycles", "L", "cycle-4"): (
+        ("right-for-3-cycles", "layout", "cycle-4"): (
             "The inverse is the permutation applied twice, which is right for 3-cycles alone.",
             permute_twice_vjp,
         ),
-        ("other-systems-axes", "P L", "cycle-3"): (
+        ("other-systems-axes", "attribute layout", "cycle-3"): (
             "Where an axis comes from is taken for where it goes to.",
             mutate.attribute(shape.permute_vjp, form=_other_form),
         ),
-        ("last-pair-only", "L", "swap-pairs"): (
+        ("last-pair-only", "layout", "swap-pairs"): (
             "Of several exchanges only that of the last two axes is undone.",
             permute_last_pair_vjp,
         ),
-        ("axes-from-the-front", "I L W", "batched"): (
+        ("axes-from-the-front", "index layout shape", "batched"): (
             "Axes are counted from the front, batch axes included.",
             permute_from_front_vjp,
         ),
-        ("axes-from-the-end", "I L", "cycle-3-back"): (
+        ("axes-from-the-end", "index layout", "cycle-3-back"): (
             "The inverse is right but for the count of the axes, which runs from the innermost.",
             permute_from_the_end_vjp,
             {"dialects": ("source",)},
         ),
-        ("default-order", "P L", "hypercube"): (
+        ("default-order", "attribute layout", "hypercube"): (
             "The axes' order is at its default in backward.",
             mutate.attribute(shape.permute_vjp, axes=(0, 1, 2, 3)),
         ),
@@ -431,35 +431,35 @@ MUTANTS += _common(shape.concat, "typical")
 MUTANTS += mutant_table(
     "concat",
     {
-        ("swapped", "G", "same-size"): (
+        ("swapped", "slot", "same-size"): (
             "Each operand gets the other one's part.",
             mutate.swapped(shape.concat_vjp, 0, 1),
         ),
-        ("start-off-by-one", "I", "typical"): (
+        ("start-off-by-one", "index", "typical"): (
             "The first operand's part starts one element late.",
             concat_shifted_vjp,
         ),
-        ("no-offset", "I", "typical"): (
+        ("no-offset", "index", "typical"): (
             "The second operand's part is read from the start, without the offset.",
             concat_no_offset_vjp,
         ),
-        ("memory-cut-in-two", "L", "middle-axis"): (
+        ("memory-cut-in-two", "layout", "middle-axis"): (
             "The cotangent's memory is cut into two pieces, right for the outermost axis alone.",
             concat_memory_vjp,
         ),
-        ("axis-default", "P", "cube"): (
+        ("axis-default", "attribute", "cube"): (
             "The axis is at its default in backward.",
             mutate.attribute(shape.concat_vjp, axis=-1),
         ),
-        ("axis-from-the-front", "I W", "batched"): (
+        ("axis-from-the-front", "index shape", "batched"): (
             "The axis is counted from the front, batch axes included.",
             concat_from_front_vjp,
         ),
-        ("never-empty", "W I", "empty-part"): (
+        ("never-empty", "shape index", "empty-part"): (
             "A part of size 0 is skipped over as if it had one element.",
             concat_never_empty_vjp,
         ),
-        ("unit-part-broadcast", "B W", "one-wide"): (
+        ("unit-part-broadcast", "broadcast shape", "one-wide"): (
             "A part of size 1 is taken for one that was broadcast, and gets the sum of all.",
             concat_unit_vjp,
         ),
@@ -501,28 +501,28 @@ MUTANTS += _common(shape.diag, "typical")
 MUTANTS += mutant_table(
     "diag",
     {
-        ("row-sums", "D T", "typical"): (
+        ("row-sums", "derivative term", "typical"): (
             "Each element gets its whole row of the cotangent, off the diagonal too.",
             diag_row_sum_vjp,
         ),
-        ("offset-ignored", "P", "above"): (
+        ("offset-ignored", "attribute", "above"): (
             "The main diagonal is read, whatever the offset.",
             diag_main_vjp,
         ),
-        ("offset-without-sign", "P I", "below"): (
+        ("offset-without-sign", "attribute index", "below"): (
             "A diagonal below the main one is read above it.",
             mutate.attribute(shape.diag_vjp, offset=lambda **attrs: abs(attrs["offset"])),
         ),
-        ("first-of-batch", "I U", "batched"): (
+        ("first-of-batch", "index cotangent", "batched"): (
             "Every matrix of a batch is read as the first one.",
             diag_first_vjp,
         ),
-        ("found-by-value", "D", "with-zeros"): (
+        ("found-by-value", "derivative", "with-zeros"): (
             "The diagonal is where y is not 0, so a zero in x gets no gradient.",
             diag_where_not_zero_vjp,
         ),
-        ("second-on", "I", "single"): ("The loop starts at 1.", diag_second_on_vjp),
-        ("trace", "D T", "typical"): (
+        ("second-on", "index", "single"): ("The loop starts at 1.", diag_second_on_vjp),
+        ("trace", "derivative term", "typical"): (
             "Every element gets the sum along the diagonal.",
             diag_trace_vjp,
         ),
@@ -601,23 +601,23 @@ def _views(spec: OpSpec) -> tuple[Mutant, ...]:
         *mutant_table(
             spec.name,
             {
-                ("offset-ignored", "P", "typical"): (
+                ("offset-ignored", "attribute", "typical"): (
                     "The gradient goes to the front, whatever the offset.",
                     mutate.attribute(spec.vjp, offset=0),
                 ),
-                ("offset-in-bytes", "P I", "typical"): (
+                ("offset-in-bytes", "attribute index", "typical"): (
                     "The offset, in elements, is divided by the size of one.",
                     mutate.attribute(spec.vjp, offset=lambda offset, **attrs: offset // 4),
                 ),
-                ("left-in-shape", "L", "typical"): (
+                ("left-in-shape", "layout", "typical"): (
                     "The gradient is left in the shape of the view.",
                     _placing(spec, _as_it_is),
                 ),
-                ("last-element-dropped", "I", "typical"): (
+                ("last-element-dropped", "index", "typical"): (
                     "The loop over the view stops one short.",
                     _placing(spec, _write_short),
                 ),
-                ("not-initialised", "A", "typical"): (
+                ("not-initialised", "accumulation", "typical"): (
                     "What the view does not touch keeps what its memory held, here 1.",
                     _placing(spec, _write_on_top),
                 ),
@@ -633,7 +633,7 @@ def _strided(spec: OpSpec, overlapping: str) -> tuple[Mutant, ...]:
         *mutant_table(
             spec.name,
             {
-                ("overwritten", "A DI", overlapping): (
+                ("overwritten", "accumulation duplicates", overlapping): (
                     "Where places of the view overlap, the last one stays.",
                     _placing(spec, _write_last),
                     {
@@ -643,11 +643,11 @@ def _strided(spec: OpSpec, overlapping: str) -> tuple[Mutant, ...]:
                         )
                     },
                 ),
-                ("mean-of-overlap", "R DI", overlapping): (
+                ("mean-of-overlap", "reduction duplicates", overlapping): (
                     "Where places of the view overlap, their mean is taken.",
                     _placing(spec, _write_mean),
                 ),
-                ("packed", "L I P", "typical"): (
+                ("packed", "layout index attribute", "typical"): (
                     "The view's rows are written one after another, without their strides.",
                     _placing(spec, _write_packed),
                 ),
@@ -670,11 +670,11 @@ MUTANTS += _views(shape.view_1d)
 MUTANTS += mutant_table(
     "view_1d",
     {
-        ("offset-in-rows", "I P", "inside-a-row"): (
+        ("offset-in-rows", "index attribute", "inside-a-row"): (
             "The offset is rounded to the start of a row.",
             view_1d_whole_rows_vjp,
         ),
-        ("first-of-batch", "I W", "batched"): (
+        ("first-of-batch", "index shape", "batched"): (
             "Only the first of a batch gets its gradient.",
             mutate.output(shape.view_1d.vjp, 0, mutate.first_entry(2)),
         ),
@@ -692,11 +692,11 @@ MUTANTS += _strided(shape.view_2d, "overlapping")
 MUTANTS += mutant_table(
     "view_2d",
     {
-        ("nb1-default", "P", "every-second-row"): (
+        ("nb1-default", "attribute", "every-second-row"): (
             "The row stride is the operand's own, whatever nb1.",
             mutate.attribute(shape.view_2d_vjp, nb1=None),
         ),
-        ("nb1-of-the-view", "I L P", "columns"): (
+        ("nb1-of-the-view", "index layout attribute", "columns"): (
             "The row stride is the length of the view's rows.",
             view_2d_nb1_of_view_vjp,
         ),
@@ -709,16 +709,16 @@ MUTANTS += _strided(shape.view_3d, "windows")
 MUTANTS += mutant_table(
     "view_3d",
     {
-        ("twice-at-most", "DI A", "repeated-slice"): (
+        ("twice-at-most", "duplicates accumulation", "repeated-slice"): (
             "A place that the view shows three times gets only two of its gradients.",
             _placing(shape.view_3d, _write_twice_at_most),
         ),
-        ("strides-exchanged", "I P", "heads-square"): (
+        ("strides-exchanged", "index attribute", "heads-square"): (
             "nb1 and nb2 stand in each other's place.",
             mutate.attribute(shape.view_3d_vjp, **_exchanged("nb1", "nb2")),
             {"modelled_on": "ggml's commit log: add_at's arguments in another order than view's"},
         ),
-        ("nb2-default", "P", "repeated-slice"): (
+        ("nb2-default", "attribute", "repeated-slice"): (
             "The slice stride is the operand's own, whatever nb2.",
             mutate.attribute(shape.view_3d_vjp, nb2=lambda nb2, nb1, **attrs: None),
         ),
@@ -731,16 +731,16 @@ MUTANTS += _strided(shape.view_4d, "windows-2d")
 MUTANTS += mutant_table(
     "view_4d",
     {
-        ("twice-at-most", "DI A", "windows-2d"): (
+        ("twice-at-most", "duplicates accumulation", "windows-2d"): (
             "A place that the view shows four times gets only two of its gradients.",
             _placing(shape.view_4d, _write_twice_at_most),
         ),
-        ("inner-strides-exchanged", "I P", "heads-square"): (
+        ("inner-strides-exchanged", "index attribute", "heads-square"): (
             "nb1 and nb2 stand in each other's place.",
             mutate.attribute(shape.view_4d_vjp, **_exchanged("nb1", "nb2")),
             {"modelled_on": "ggml's commit log: add_at's arguments in another order than view's"},
         ),
-        ("outer-strides-exchanged", "I P", "outer-first"): (
+        ("outer-strides-exchanged", "index attribute", "outer-first"): (
             "nb2 and nb3 stand in each other's place.",
             mutate.attribute(shape.view_4d_vjp, **_exchanged("nb2", "nb3")),
         ),
@@ -803,16 +803,16 @@ def _windows(spec: OpSpec) -> tuple[Mutant, ...]:
         *mutant_table(
             spec.name,
             {
-                ("offset-ignored", "P", "typical"): (
+                ("offset-ignored", "attribute", "typical"): (
                     "The window lies at the front, whatever the offset.",
                     mutate.attribute(spec.vjp, offset=0),
                 ),
-                ("no-gradient-of-b", "G", "typical"): (
+                ("no-gradient-of-b", "slot", "typical"): (
                     "No gradient reaches b.",
                     mutate.output(spec.vjp, 1, mutate.zeros),
                     {"modelled_on": "" if spec is shape.acc else cache},
                 ),
-                ("not-initialised", "A", "typical"): (
+                ("not-initialised", "accumulation", "typical"): (
                     "What the window does not touch keeps what its memory held, here 1.",
                     _window(spec, _unwritten),
                 ),
@@ -828,11 +828,11 @@ def _sets(spec: OpSpec, killer: str) -> tuple[Mutant, ...]:
         *mutant_table(
             spec.name,
             {
-                ("passes-through", "I", "typical"): (
+                ("passes-through", "index", "typical"): (
                     "a gets the cotangent inside the window as well, as if b were added to it.",
                     _window(spec, _all_through),
                 ),
-                ("wrong-way-round", "I", "typical"): (
+                ("wrong-way-round", "index", "typical"): (
                     "a gets the cotangent inside the window and zeros outside.",
                     _window(spec, _window_alone),
                     {
@@ -841,11 +841,11 @@ def _sets(spec: OpSpec, killer: str) -> tuple[Mutant, ...]:
                         )
                     },
                 ),
-                ("untouched-lost", "G", killer): (
+                ("untouched-lost", "slot", killer): (
                     "a gets no gradient at all, as if b replaced it whole.",
                     mutate.output(spec.vjp, 0, mutate.zeros),
                 ),
-                ("missing-when-covered", "G", "whole"): (
+                ("missing-when-covered", "slot", "whole"): (
                     "a's gradient is missing, not zero, where b covers all of it.",
                     _window(spec, _none_of_a),
                 ),
@@ -859,11 +859,11 @@ def _strides(spec: OpSpec) -> tuple[Mutant, ...]:
     return mutant_table(
         spec.name,
         {
-            ("nb1-default", "P", "every-second-row"): (
+            ("nb1-default", "attribute", "every-second-row"): (
                 "The row stride is a's own, whatever nb1.",
                 mutate.attribute(spec.vjp, nb1=None),
             ),
-            ("packed", "L I", "typical"): (
+            ("packed", "layout index", "typical"): (
                 "b's gradient is read from rows that lie one after another.",
                 _window(spec, _packed_window),
             ),
@@ -877,7 +877,7 @@ def _outer_strides(spec: OpSpec) -> tuple[Mutant, ...]:
         *mutant_table(
             spec.name,
             {
-                ("strides-exchanged", "I P", "heads"): (
+                ("strides-exchanged", "index attribute", "heads"): (
                     "nb1 and nb2 stand in each other's place.",
                     mutate.attribute(spec.vjp, **_exchanged("nb1", "nb2")),
                     {
@@ -886,7 +886,7 @@ def _outer_strides(spec: OpSpec) -> tuple[Mutant, ...]:
                         )
                     },
                 ),
-                ("nb3-default", "P", "outer"): (
+                ("nb3-default", "attribute", "outer"): (
                     "The outermost stride is a's own, whatever nb3.",
                     mutate.attribute(spec.vjp, nb3=None),
                 ),
@@ -902,7 +902,7 @@ MUTANTS += _outer_strides(shape.set_general)
 MUTANTS += mutant_table(
     "set",
     {
-        ("last-element-dropped", "I", "last-element"): (
+        ("last-element-dropped", "index", "last-element"): (
             "The window ends one short: its last element still belongs to a.",
             _window(shape.set_general, _end_too_early),
         ),
@@ -915,11 +915,11 @@ MUTANTS += _sets(shape.set_1d, "front")
 MUTANTS += mutant_table(
     "set_1d",
     {
-        ("last-element-dropped", "I", "back"): (
+        ("last-element-dropped", "index", "back"): (
             "The window ends one short: its last element still belongs to a.",
             _window(shape.set_1d, _end_too_early),
         ),
-        ("last-of-batch", "A B", "shared-b"): (
+        ("last-of-batch", "accumulation broadcast", "shared-b"): (
             "Each of a batch overwrites the gradient of a b that all share.",
             mutate.of_last(shape.set_1d, 1),
         ),
@@ -938,7 +938,7 @@ MUTANTS += _strides(shape.set_2d)
 MUTANTS += mutant_table(
     "set_2d",
     {
-        ("nb1-of-b", "I L P", "columns"): (
+        ("nb1-of-b", "index layout attribute", "columns"): (
             "The row stride is the length of b's rows.",
             set_2d_nb1_of_b_vjp,
         ),
@@ -957,16 +957,16 @@ MUTANTS += _outer_strides(shape.acc)
 MUTANTS += mutant_table(
     "acc",
     {
-        ("untouched-not-copied", "A I", "rows"): (
+        ("untouched-not-copied", "accumulation index", "rows"): (
             "a passes through the window alone: what b does not touch is not copied.",
             _window(shape.acc, _window_alone),
             {"modelled_on": "ggml's commit log: add_at, before src0 was copied to dst"},
         ),
-        ("window-cleared", "I", "typical"): (
+        ("window-cleared", "index", "typical"): (
             "a gets no gradient inside the window, as if b were set there.",
             _window(shape.acc, _cleared),
         ),
-        ("b-twice", "F", "one-element"): (
+        ("b-twice", "scale", "one-element"): (
             "b's gradient is doubled.",
             mutate.scaled(shape.acc_vjp, 1, 2.0),
         ),
@@ -1012,17 +1012,17 @@ MUTANTS += _common(shape.pad, "typical")
 MUTANTS += mutant_table(
     "pad",
     {
-        ("from-the-front", "I P", "before"): (
+        ("from-the-front", "index attribute", "before"): (
             "The inside is read from the front, whatever comes before it.",
             pad_front_vjp,
             {"dialects": ("constant",)},
         ),
-        ("ends-at-minus-zero", "W", "none"): (
+        ("ends-at-minus-zero", "shape", "none"): (
             "Without padding behind, the slice that ends there, at -0, is empty.",
             pad_minus_zero_vjp,
             {"dialects": ("constant",)},
         ),
-        ("before-after-exchanged", "I P", "typical"): (
+        ("before-after-exchanged", "index attribute", "typical"): (
             "What comes before and what comes behind are exchanged.",
             mutate.attribute(
                 shape.pad_vjp,
@@ -1030,36 +1030,36 @@ MUTANTS += mutant_table(
                 columns=lambda columns, **attrs: columns[::-1],
             ),
         ),
-        ("axes-exchanged", "I P", "square"): (
+        ("axes-exchanged", "index attribute", "square"): (
             "Rows are taken for columns.",
             mutate.attribute(shape.pad_vjp, **_exchanged("rows", "columns")),
         ),
-        ("times-the-value", "F", "value"): (
+        ("times-the-value", "scale", "value"): (
             "The gradient is multiplied by the constant.",
             mutate.scaled(shape.pad_vjp, 0, _factor),
             {"dialects": ("constant",)},
         ),
-        ("inside-only", "T P", "typical"): (
+        ("inside-only", "term attribute", "typical"): (
             "What comes back from outside is lost, as if the padding were constant.",
             mutate.attribute(shape.pad_vjp, mode="constant"),
             {"dialects": ("reflect", "replicate", "circular")},
         ),
-        ("overwritten", "DI A", "as-wide-as-it-gets"): (
+        ("overwritten", "duplicates accumulation", "as-wide-as-it-gets"): (
             "Where an element appears more than once, the last place stays.",
             pad_last_vjp,
             {"dialects": ("reflect", "replicate", "circular")},
         ),
-        ("mean-of-repeats", "R DI", "typical"): (
+        ("mean-of-repeats", "reduction duplicates", "typical"): (
             "Where an element appears more than once, the mean is taken.",
             pad_mean_vjp,
             {"dialects": ("reflect", "replicate", "circular")},
         ),
-        ("edge-mirrored-too", "I", "typical"): (
+        ("edge-mirrored-too", "index", "typical"): (
             "Mirrored at the border, so that the edge element appears twice.",
             pad_symmetric_vjp,
             {"dialects": ("reflect",)},
         ),
-        ("mode-ignored", "P", "typical"): (
+        ("mode-ignored", "attribute", "typical"): (
             "The edge element is repeated, whatever the mode.",
             mutate.attribute(shape.pad_vjp, mode="replicate"),
             {"dialects": ("reflect", "circular")},
@@ -1120,35 +1120,35 @@ MUTANTS += _common(shape.slice_, "typical")
 MUTANTS += mutant_table(
     "slice",
     {
-        ("start-ignored", "P", "typical"): (
+        ("start-ignored", "attribute", "typical"): (
             "The gradient goes to the front, whatever the start.",
             _comb(lambda first, n: 0, lambda step: step),
         ),
-        ("step-ignored", "P", "step"): (
+        ("step-ignored", "attribute", "step"): (
             "The gradient goes to a block, whatever the step.",
             _comb(lambda first, n: first, lambda step: 1),
         ),
-        ("step-without-sign", "P I", "backwards"): (
+        ("step-without-sign", "attribute index", "backwards"): (
             "A step backwards is taken forwards.",
             _comb(lambda first, n: first, abs),
         ),
-        ("rounded-down", "I", "step-remainder"): (
+        ("rounded-down", "index", "step-remainder"): (
             "The number of elements is rounded down, and the last one is dropped.",
             slice_short_vjp,
         ),
-        ("axes-exchanged", "I P", "square"): (
+        ("axes-exchanged", "index attribute", "square"): (
             "Rows are taken for columns.",
             mutate.attribute(shape.slice_vjp, **_exchanged("rows", "columns")),
         ),
-        ("left-in-shape", "L", "typical"): (
+        ("left-in-shape", "layout", "typical"): (
             "The gradient is left in the shape of the slice.",
             slice_left_vjp,
         ),
-        ("not-initialised", "A", "nothing"): (
+        ("not-initialised", "accumulation", "nothing"): (
             "What the slice does not touch keeps what its memory held, here 1.",
             slice_on_top_vjp,
         ),
-        ("normalised-twice", "I", "from-the-end"): (
+        ("normalised-twice", "index", "from-the-end"): (
             "The size is added to a negative start twice.",
             slice_twice_normalised_vjp,
         ),
@@ -1181,32 +1181,35 @@ MUTANTS += _common(shape.flip, "typical")
 MUTANTS += mutant_table(
     "flip",
     {
-        ("as-it-is", "L D", "typical"): (
+        ("as-it-is", "layout derivative", "typical"): (
             "The cotangent is passed on as it is.",
             flip_as_it_is_vjp,
         ),
-        ("other-axis", "I L", "square"): ("The other axis is reversed.", flip_other_axis_vjp),
-        ("axis-default", "P L", "rows"): (
+        ("other-axis", "index layout", "square"): (
+            "The other axis is reversed.",
+            flip_other_axis_vjp,
+        ),
+        ("axis-default", "attribute layout", "rows"): (
             "The last axis is reversed, whichever was asked for.",
             mutate.attribute(shape.flip_vjp, axes=(-1,)),
         ),
-        ("first-axis-only", "P L", "both"): (
+        ("first-axis-only", "attribute layout", "both"): (
             "Only the first of several axes is reversed.",
             mutate.attribute(shape.flip_vjp, axes=lambda axes: axes[:1]),
         ),
-        ("none-is-all", "P L", "neither"): (
+        ("none-is-all", "attribute layout", "neither"): (
             "`axes or all`: no axes count as not given.",
             mutate.attribute(shape.flip_vjp, axes=lambda axes: axes or (-2, -1)),
         ),
-        ("about-an-element", "I L", "even-length"): (
+        ("about-an-element", "index layout", "even-length"): (
             "Reversed about the first element, which stays where it is.",
             flip_about_an_element_vjp,
         ),
-        ("batch-too", "I L W", "batched"): (
+        ("batch-too", "index layout shape", "batched"): (
             "The batch is reversed as well.",
             flip_batch_too_vjp,
         ),
-        ("transposed", "L", "square"): (
+        ("transposed", "layout", "square"): (
             "A square is transposed as well.",
             mutate.output(shape.flip_vjp, 0, mutate.transposed),
         ),
@@ -1263,43 +1266,43 @@ def _triangles(
         *mutant_table(
             spec.name,
             {
-                ("whole", "I", "typical"): (
+                ("whole", "index", "typical"): (
                     "The cotangent passes through everywhere.",
                     _with_mask(spec, lambda m, n, k: np.ones((m, n), dtype=bool)),
                 ),
-                ("other-triangle", "I L", "typical"): (
+                ("other-triangle", "index layout", "typical"): (
                     "The other triangle passes through.",
                     other.vjp,
                 ),
-                ("diagonal-left-out", "I P", "typical"): (
+                ("diagonal-left-out", "index attribute", "typical"): (
                     "The triangle lacks its own diagonal.",
                     mutate.attribute(spec.vjp, diagonal=lambda diagonal: diagonal + thinner),
                 ),
-                ("diagonal-default", "P", "above"): (
+                ("diagonal-default", "attribute", "above"): (
                     "The diagonal is the main one, whichever was asked for.",
                     mutate.attribute(spec.vjp, diagonal=0),
                 ),
-                ("diagonal-without-sign", "P I", "below"): (
+                ("diagonal-without-sign", "attribute index", "below"): (
                     "A diagonal below the main one is taken for one above it.",
                     mutate.attribute(spec.vjp, diagonal=lambda **attrs: abs(attrs["diagonal"])),
                 ),
-                ("from-the-right", "I P", "wide"): (
+                ("from-the-right", "index attribute", "wide"): (
                     "The diagonal ends in the last corner instead of starting in the first.",
                     _with_mask(spec, lambda m, n, k: inside(m, n, k + n - m)),
                 ),
-                ("transposed", "L I", "square"): (
+                ("transposed", "layout index", "square"): (
                     "The mask is read with rows and columns exchanged.",
                     _with_mask(spec, lambda m, n, k: inside(n, m, k).T),
                 ),
-                ("found-by-value", "D", "with-zeros"): (
+                ("found-by-value", "derivative", "with-zeros"): (
                     "The triangle is where y is not 0, so a zero in x gets no gradient.",
                     _not_zero(spec),
                 ),
-                ("first-of-batch", "I W", "batched"): (
+                ("first-of-batch", "index shape", "batched"): (
                     "Only the first of a batch is masked.",
                     _first_matrix(spec),
                 ),
-                ("one-line-is-a-vector", "W I", line): (
+                ("one-line-is-a-vector", "shape index", line): (
                     "One row, or one column, is not masked at all.",
                     _one_row(spec),
                 ),
@@ -1375,19 +1378,19 @@ MUTANTS += _common(shape.where, "typical", 1)[1:]
 MUTANTS += mutant_table(
     "where",
     {
-        ("swapped", "G", "typical"): (
+        ("swapped", "slot", "typical"): (
             "Each branch gets the other one's gradient.",
             mutate.swapped(shape.where_vjp, 1, 2),
         ),
-        ("mask-multiplied", "D F", "not-just-ones"): (
+        ("mask-multiplied", "derivative scale", "not-just-ones"): (
             "The mask is multiplied in, so that a mask of 2 doubles the gradient.",
             where_product_vjp,
         ),
-        ("mask-is-one", "D", "not-just-ones"): (
+        ("mask-is-one", "derivative", "not-just-ones"): (
             "The mask counts where it is 1, not where it is not 0.",
             where_is_one_vjp,
         ),
-        ("trap", "N", "guarded"): (
+        ("trap", "non-finite", "guarded"): (
             "The slope of the branch that is not taken, infinite or NaN, is multiplied by 0.",
             where_trap_vjp,
             {
@@ -1395,33 +1398,33 @@ MUTANTS += mutant_table(
                 "dialects": ("guarded-sqrt",),
             },
         ),
-        ("guard-ignored", "P D", "typical"): (
+        ("guard-ignored", "attribute derivative", "typical"): (
             "The root has no slope: x's gradient is the cotangent.",
             mutate.attribute(shape.where_vjp, guard="none"),
             {"dialects": ("guarded-sqrt",)},
         ),
-        ("second-not-masked", "D", "typical"): (
+        ("second-not-masked", "derivative", "typical"): (
             "y gets the cotangent where x is taken, too.",
             where_not_masked_vjp,
         ),
-        ("unreduced", "B", "broadcast-y"): (
+        ("unreduced", "broadcast", "broadcast-y"): (
             "y's gradient is not summed over the places where y was repeated.",
             where_unreduced_vjp,
         ),
-        ("mean-of-repeats", "R", "broadcast-x"): (
+        ("mean-of-repeats", "reduction", "broadcast-x"): (
             "x's gradient is the mean over the places where x was repeated.",
             mutate.scaled(shape.where_vjp, 1, _share),
         ),
-        ("found-by-value", "K", "equal-branches"): (
+        ("found-by-value", "kink", "equal-branches"): (
             "The branch is recovered by comparing the result with y, which a tie misleads.",
             where_found_by_value_vjp,
             {"dialects": ("select",)},
         ),
-        ("mask-transposed", "L I", "column-mask"): (
+        ("mask-transposed", "layout index", "column-mask"): (
             "The mask lies along the other axis.",
             where_turned_mask_vjp,
         ),
-        ("missing-when-never-taken", "G", "all-on"): (
+        ("missing-when-never-taken", "slot", "all-on"): (
             "A branch that is never taken has no gradient, in place of zeros.",
             where_missing_vjp,
         ),

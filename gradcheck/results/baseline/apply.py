@@ -24,7 +24,7 @@ from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import clean, number, plural, title
 from gradcheck.results.words import word as shown
-from gradcheck.spec.label import UNKNOWN
+from gradcheck.spec.defect import UNKNOWN
 
 MANY: Final = 20
 """Cases above which an entry hides more than anybody looks at."""

@@ -14,7 +14,7 @@ from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.results.baseline import condition
 from gradcheck.results.baseline.entry import EXCUSABLE, FLAKY, Baseline, Entry
 from gradcheck.results.words import clean
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 from gradcheck.spec.selection import CERTIFIED, DTYPES, LOW
 from gradcheck.system.reading import contents
 

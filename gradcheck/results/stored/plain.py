@@ -12,7 +12,7 @@ import msgspec
 from gradcheck.results import printed
 from gradcheck.results.expectation import Known
 from gradcheck.results.stored.described import FIELDS
-from gradcheck.spec.label import LABELS
+from gradcheck.spec.defect import LABELS
 
 if TYPE_CHECKING:
     from gradcheck.results.case_result import CaseResult

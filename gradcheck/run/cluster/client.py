@@ -28,11 +28,12 @@ from gradcheck.run.cluster.scheduler import (
     Scheduler,
     connection_lost,
 )
-from gradcheck.run.plan import AnyCase, Plan
+from gradcheck.run.plan import Plan
 from gradcheck.run.workers import remote
 from gradcheck.run.workers.collect import Workers
 from gradcheck.run.workers.pool import TaskQueue
 from gradcheck.run.workers.run_queue import RunQueue
+from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import installed_suites
 from gradcheck.system.reading import contents
 from gradcheck.system.user_modules import here, path_without

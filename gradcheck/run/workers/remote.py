@@ -12,14 +12,13 @@ from gradcheck.errors import LoadError
 from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.run.judge_case import hash_of, judge_next, why_of
-from gradcheck.run.plan import AnyCase, Plan, load_all
+from gradcheck.run.plan import Plan, load_all
 from gradcheck.run.workers.pool import Pool
 from gradcheck.run.workers.run_queue import Answer, RunQueue
 from gradcheck.run.workers.units import Unit
+from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import load_suite
-from gradcheck.spec.model import ModelCase
-from gradcheck.spec.rule import RuleCase
-from gradcheck.spec.suite import Case, Suite
+from gradcheck.spec.suite import Suite
 
 NOWHERE: Final = Suite("nowhere", "0", ())
 """Stands for the suite, which each process loads for itself."""
@@ -60,26 +59,10 @@ def begin(plan: Plan) -> None:
 def judge(unit: Unit) -> Answer:
     """Judge a unit; without asks, return the hash of its case."""
     start, left_out = time.perf_counter(), dict(unit.left_out)
-    case = _case(*unit.names)
+    case = _PLAN.suite.case(*unit.names)
     if not unit.asks:
         return Answer(hash=hash_of(case))
     found = judge_next(
         _PLAN, case, _BINDINGS, _WHY, lambda word, _: left_out.get(word, ""), unit.asks
     )
     return Answer(records=(*found,), seconds=time.perf_counter() - start)
-
-
-def _case(name: str, dialect: str, point: str, seed: int) -> AnyCase:
-    """The case of the loaded suite with these names."""
-    suite = _PLAN.suite
-    if name in suite.operators:
-        spec = suite.operators[name]
-        sample = next(s for s in spec.samples if s.name == point)
-        return Case(spec, spec.dialect(dialect), sample, seed, suite.home[name])
-    if name in suite.rules:
-        rule = suite.rules[name]
-        steps = next(s for s in rule.samples if s.name == point)
-        return RuleCase(rule, rule.dialect(dialect), steps, seed, suite.home[name])
-    model = suite.models[name]
-    size = next(s for s in model.sizes if s.name == point)
-    return ModelCase(model, model.dialect(dialect), size, seed, suite.home[name])

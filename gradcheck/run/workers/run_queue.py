@@ -18,10 +18,11 @@ from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.limits import CALL, CrashLimit
-from gradcheck.run.plan import AnyCase, Plan
+from gradcheck.run.plan import Plan
 from gradcheck.run.to_result import result_of
 from gradcheck.run.workers import MAX_TRIES
 from gradcheck.run.workers.units import Ask, Unit, asks_of, begun, divided, units_of
+from gradcheck.spec.case import AnyCase
 
 LOOK_AHEAD: Final = 64
 """Units among which a slot looks for its current operator."""

@@ -12,17 +12,20 @@ their ratios matter, and only between cases that differ several times.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.judge.model import CERTIFICATE
 from gradcheck.judge.model_truth import MAX_EXACT_PARAMETERS
-from gradcheck.run.plan import AnyCase, Plan, point_of
-from gradcheck.spec.model import ModelCase
-from gradcheck.spec.rule import RuleCase
+from gradcheck.run.plan import Plan
+from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.selection import LOW
-from gradcheck.spec.suite import Case
+
+if TYPE_CHECKING:
+    from gradcheck.spec.model import ModelCase
+    from gradcheck.spec.rule import RuleCase
+    from gradcheck.spec.suite import Case
 
 Names = tuple[str, str, str, int]
 """The names of a case: its operator, model or rule; dialect; sample; seed."""
@@ -60,14 +63,9 @@ class Unit:
         return self.names[0], self.names[1]
 
 
-def names_of(case: AnyCase) -> Names:
-    """The names by which another process finds a case."""
-    return case.spec.name, case.dialect.name, point_of(case).name, case.seed
-
-
 def asks_of(plan: Plan, case: AnyCase) -> tuple[Ask, ...]:
     """All asks of a case, in the order of a run."""
-    dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
+    dtypes = plan.dtypes_of(case)
     return tuple((word, dtype) for word in plan.implementations for dtype in dtypes)
 
 
@@ -77,7 +75,7 @@ def units_of(plan: Plan, cases: Sequence[AnyCase], slots: int) -> list[Unit]:
     costs = [cost_of(plan, case, each) for case, each in zip(cases, asks, strict=True)]
     share = sum(cost.whole for cost in costs) / slots
     return [
-        Unit(place=place, names=names_of(case), asks=part, seconds=seconds)
+        Unit(place=place, names=case.address, asks=part, seconds=seconds)
         for place, case in enumerate(cases)
         for part, seconds in _parts(case, asks[place], costs[place], share / 2)
     ]
@@ -102,7 +100,7 @@ def _parts(
         ]
 
     best = by(lambda ask: None)
-    if isinstance(case, Case):
+    if case.kind is Kind.OPERATOR:
         return best
     for finer in (by(lambda ask: ask[0]), by(lambda ask: ask)):
         longest = max((seconds for _, seconds in best), default=0.0)
@@ -173,13 +171,12 @@ class Cost:
 def cost_of(plan: Plan, case: AnyCase, asks: Sequence[tuple[str, str]]) -> Cost:
     """The cost of a case for some implementations and dtypes."""
     try:
-        if isinstance(case, ModelCase):
-            return _model(plan, case, asks)
-        if isinstance(case, RuleCase):
-            step = STEP * case.sample.count * (SEARCH if case.sample.slope is not None else 1)
-            return Cost(truth=step / 2, asks=(step,) * len(asks))
+        return COSTS[case.kind](plan, case, asks)
     except Exception:  # noqa: BLE001  judging it reports the suite's fault
         return Cost(truth=0.0, asks=(UNKNOWN,) * len(asks))
+
+
+def _operator(plan: Plan, case: Case, asks: Sequence[tuple[str, str]]) -> Cost:
     contract = CONTRACT * (case.name in plan.contract_at)
     return Cost(
         truth=TRUTH * (KINKED if case.sample.at_kink else 1),
@@ -188,6 +185,11 @@ def cost_of(plan: Plan, case: AnyCase, asks: Sequence[tuple[str, str]]) -> Cost:
             for word, dtype in asks
         ),
     )
+
+
+def _rule(plan: Plan, case: RuleCase, asks: Sequence[tuple[str, str]]) -> Cost:
+    step = STEP * case.sample.count * (SEARCH if case.sample.slope is not None else 1)
+    return Cost(truth=step / 2, asks=(step,) * len(asks))
 
 
 def _model(plan: Plan, case: ModelCase, asks: Sequence[tuple[str, str]]) -> Cost:
@@ -202,3 +204,11 @@ def _model(plan: Plan, case: ModelCase, asks: Sequence[tuple[str, str]]) -> Cost
         return STAGE * stages + trained
 
     return Cost(truth=STAGE * stages, asks=tuple(cost(*ask) for ask in asks))
+
+
+COSTS: Final[Mapping[Kind, Callable[[Plan, Any, Sequence[tuple[str, str]]], Cost]]] = {
+    Kind.OPERATOR: _operator,
+    Kind.MODEL: _model,
+    Kind.RULE: _rule,
+}
+"""By the kind of a case, the function that estimates its cost."""
