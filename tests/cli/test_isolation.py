@@ -101,9 +101,10 @@ def test_several_jobs_have_a_process_each(process):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
-)
-@pytest.mark.parametrize("jobs", ["1", "2"])
+    ("sent", "code", "jobs"),
+    [(signal.SIGINT, 130, "1"), (signal.SIGTERM, 130, "2"), (signal.SIGKILL, -9, "1"),
+     (signal.SIGKILL, -9, "2")],
+)  # fmt: skip
 def test_the_process_does_not_outlive_the_run(environment, sent, code, jobs):
     command = [sys.executable, "-m", "gradcheck", "run", "--suite", "gradcheck_cases:SUITE"]
     command += ["--op", "relu", "--sample", "typical", "--impl", "deadly:LOOPS", "-j", jobs]

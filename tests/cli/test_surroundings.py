@@ -131,7 +131,8 @@ def test_a_manifest_s_folder_comes_before_the_working_directory(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("closed", "jobs"), [("<&-", "1"), ("<&-", "2"), ("2>&-", "2"), ("<&- >&- 2>&-", "1")]
+    ("closed", "jobs"),
+    [("<&-", "1"), ("<&-", "2"), (">&-", "1"), ("2>&-", "2"), ("<&- >&- 2>&-", "1")],
 )
 def test_closed_descriptors_are_no_other_s(started, closed, jobs):
     words = (*RELU, "--impl", "kernels:RIGHT", "-j", jobs, "-o", "out.json")
