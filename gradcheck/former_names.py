@@ -1,7 +1,7 @@
 """Former names of modules, for suites on file: they import the present ones, and warn."""
 
-# Nothing is imported here, not even `__future__`: `python -m gradcheck` comes here while the working
-# directory is first on the path.
+# Nothing is imported here, not even `__future__`: `python -m gradcheck` comes here while the
+# working directory is first on the path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
