@@ -12,7 +12,7 @@ import sys
 def main() -> int:
     """Run the command that `sys.argv` names; returns the exit code."""
     try:
-        from gradcheck.cli.main import main as command
+        from gradcheck.cli.main import main as command  # door: Ctrl-C within it is quiet
 
         return command()
     except KeyboardInterrupt:  # within an import, or a second time

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, FileNotFoundError) and not os.path.exists(os.curdir):  # noqa: PTH110
             console.say("the working directory was removed; change into another one")
             return USAGE
-        import traceback
+        import traceback  # door: only for an internal error
 
         console.tell(traceback.format_exc().rstrip())
         console.say(f"internal error: {type(error).__name__}: {error}; please report it")
@@ -101,7 +101,7 @@ def _parser(words: Sequence[str] | None = None) -> Parser:
 
 def _function(where: str) -> Callable[[argparse.Namespace], int]:
     """The function, `module:name`, that carries a command out; its module is imported now."""
-    from importlib import import_module
+    from importlib import import_module  # door: not for --help
 
     module, _, name = where.partition(":")
     found: Callable[[argparse.Namespace], int] = getattr(

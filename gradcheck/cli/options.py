@@ -182,7 +182,7 @@ def suite_of(references: Sequence[str]) -> Suite:
         UsageError: no suite is installed.
         LoadError: a suite cannot be imported.
     """
-    from gradcheck.spec.loading import load_suite
+    from gradcheck.spec.loading import load_suite  # door: not for stored runs
 
     with heard():  # a user's module may print
         return load_suite(references)
@@ -195,7 +195,7 @@ def check_executor(arguments: argparse.Namespace) -> None:
         UsageError: they do, or Dask is not installed.
     """
     if arguments.executor == "dask":
-        from gradcheck.run.cluster.client import check_installed
+        from gradcheck.run.cluster.client import check_installed  # door: it needs Dask
 
         check_installed()
     elif arguments.scheduler:
@@ -213,6 +213,6 @@ def workers_of(arguments: argparse.Namespace) -> Workers | None:
     check_executor(arguments)
     if arguments.executor == "local":
         return None
-    from gradcheck.run.cluster.client import workers
+    from gradcheck.run.cluster.client import workers  # door: it needs Dask
 
     return workers(arguments.scheduler, arguments.jobs, arguments.suite)

@@ -165,7 +165,7 @@ class Help(argparse.HelpFormatter):
 
 def _laid_out(lines: list[str], width: int) -> str:
     """A title and rows of two columns; the second below the first where they do not fit."""
-    import textwrap
+    import textwrap  # door: only for help
 
     title, *rows = lines
     cells = [row.partition("\t")[::2] for row in rows]

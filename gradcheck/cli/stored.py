@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import exit_code
@@ -26,8 +26,9 @@ from gradcheck.results.diff.change import Diff, Mark, Side, chosen, slug
 from gradcheck.results.diff.compare import compared, implementations, of
 from gradcheck.results.run import Run
 from gradcheck.results.stored.read import read
-from gradcheck.run.merge import Named, merged
-from gradcheck.spec.suite import Suite
+
+if TYPE_CHECKING:
+    from gradcheck.spec.suite import Suite
 
 SEPARATOR: Final = "::"
 """Between a report and one of its implementations."""
@@ -52,6 +53,8 @@ def merge(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     baseline = baseline_of(arguments, targets)
+    from gradcheck.run.merge import Named, merged  # door: it imports NumPy
+
     named = [Named(str(path), read(path)) for path in arguments.runs]
     found = merged(named)
     suite = cache(lambda: suite_for(found, arguments.suite, named[0].name))
