@@ -21,9 +21,9 @@ QUIET = ("-p", "no:faulthandler", "-W", "ignore::pytest.PytestAssertRewriteWarni
 
 
 @pytest.fixture
-def folder(tmp_path, kernels):
-    """Where it is run; `kernels` is what is to be judged there."""
-    (tmp_path / "kernels.py").write_text(kernels)
+def folder(tmp_path, request):
+    """Where it is run; `KERNELS` of the test's module is what is to be judged there."""
+    (tmp_path / "kernels.py").write_text(request.module.KERNELS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     return tmp_path
 

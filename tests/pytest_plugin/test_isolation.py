@@ -37,11 +37,6 @@ WORDS = ("--gradcheck-suite", "gradcheck_cases:SUITE", "--gradcheck-sample", "ty
 DEADLY = (*WORDS, "--gradcheck-impl", "kernels:DEADLY", "--gradcheck-timeout", "4")
 
 
-@pytest.fixture
-def kernels():
-    return KERNELS
-
-
 def only(*ops):
     return [word for op in ops for word in ("--gradcheck-op", op)]
 

@@ -49,11 +49,6 @@ def only(*ops):
     return [word for op in ops for word in ("--gradcheck-op", op)]
 
 
-@pytest.fixture
-def kernels():
-    return KERNELS
-
-
 def collected(found):
     return [line for line in found.stdout.splitlines() if line.startswith("gradcheck::")]
 

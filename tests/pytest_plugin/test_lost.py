@@ -48,11 +48,6 @@ SCHEDULERS = (("load", 2), ("worksteal", 1), ("loadscope", 1))
 
 
 @pytest.fixture
-def kernels():
-    return KERNELS
-
-
-@pytest.fixture
 def judged(pytest_):
     def judge(impl, *words, processes=2):
         shared = ("-p", "xdist", "-n", str(processes)) if processes else ()

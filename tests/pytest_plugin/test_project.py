@@ -39,11 +39,6 @@ XDIST = ("-p", "xdist", "-n", "2")
 
 
 @pytest.fixture
-def kernels():
-    return KERNELS
-
-
-@pytest.fixture
 def project(folder):
     """`project(table)`: the folder, with this in its pyproject.toml."""
 
