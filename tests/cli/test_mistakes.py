@@ -240,11 +240,8 @@ def mistaken(run, monkeypatch, capsys):
     def began(*_):
         raise AssertionError("something was judged")
 
-    for name in (
-        "run.judge_case.CaseTruth",
-        "judge.model_truth.ModelTruth",
-        "power.score.CaseTruth",
-    ):
+    for name in ("run.judge_case.CaseTruth", "judge.model_truth.ModelTruth", "cli.power.run",
+                 "cli.power.diagnose_mutants"):  # fmt: skip
         monkeypatch.setattr(f"gradcheck.{name}", began)
 
     def call(line):
