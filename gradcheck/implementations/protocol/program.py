@@ -59,7 +59,7 @@ class Process(OperatorsOnly):
 
     @property
     def version(self) -> str:
-        """What the program says that it is; else what the manifest does."""
+        """The name and version that the program gives, else those of the manifest."""
         told = f"{self._program.name} {self._program.version}"
         if isinstance(self.session, Session):
             about = self.session.hello.implementation
@@ -104,7 +104,6 @@ class Process(OperatorsOnly):
         )
 
     def close(self) -> None:
-        """End the program."""
         self._fresh_process.close()
         self.session.close()
 
@@ -239,7 +238,6 @@ def _request(
 
 
 def _shapes(case: Case, primals: Sequence[Array], attrs: Attrs) -> list[tuple[int, ...]]:
-    """The shapes of the operator's outputs."""
     wide = [p.astype(np.float64) if is_float(p.dtype) else p for p in primals]
     with np.errstate(all="ignore"):
         outputs = case.spec.forward(F64, *wide, **{**case.attrs, **attrs})
