@@ -18,7 +18,7 @@ from gradcheck.judge.compare import (
     LOW_TOLERANCES,
     TOLERANCES,
 )
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS, NARROWINGS, describe
 from gradcheck.judge.low_precision import (
     FAIL_EXCESS,

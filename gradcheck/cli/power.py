@@ -20,7 +20,7 @@ from gradcheck.results.ci_safe import heard
 from gradcheck.spec.selection import DTYPES, LOW, dtypes_of
 
 if TYPE_CHECKING:
-    from gradcheck.power.score import Part
+    from gradcheck.power.run_mutants import Part
     from gradcheck.spec.suite import Suite
 
 
@@ -116,6 +116,12 @@ NARROW: Final = Kind(
     says="--narrow rounds in operators and models; leave --rule, --contract, --diagnosis and "
     "--part out",
 )  # fmt: skip
+DIAGNOSIS: Final = Kind(
+    kind="diagnosis", page="diagnosis_power", dtypes=False, options=("width",),
+    refuses=("model", "rule", "contract", "dtype"),
+    says="--diagnosis diagnoses mutants of operators in their own dtype; leave --model, "
+    "--rule, --contract and --dtype out",
+)  # fmt: skip
 
 
 def power(arguments: argparse.Namespace) -> int:
@@ -131,7 +137,7 @@ def power(arguments: argparse.Namespace) -> int:
     if arguments.narrow:
         return _mutate(arguments, NARROW)
     if arguments.diagnosis:
-        return _diagnoses(arguments)
+        return _mutate(arguments, DIAGNOSIS)
     if arguments.model:
         return _mutate(arguments, MODELS)
     if arguments.rule:
@@ -164,6 +170,7 @@ def _mutate(arguments: argparse.Namespace, kind: Kind) -> int:
         seed=arguments.seed,
         part=part,
         jobs=1 if here else arguments.jobs,
+        black_box=arguments.black_box,
     )
     progress = Progress(arguments)
     with heard():
@@ -191,46 +198,10 @@ def _names(arguments: argparse.Namespace, kind: Kind, suite: Suite) -> Iterator[
         yield from (case.spec.name for case in suite.rule_cases(arguments.rule))
     else:
         every = kind is NARROW and not (arguments.op or arguments.model)
-        if kind is OPERATORS or arguments.op or every:
+        if kind in (OPERATORS, DIAGNOSIS) or arguments.op or every:
             yield from (spec.name for spec in suite.select(arguments.op))
-        if kind is not OPERATORS and (arguments.model or every):
+        if arguments.model or every:
             yield from (case.spec.name for case in suite.model_cases(arguments.model))
-
-
-def _diagnoses(arguments: argparse.Namespace) -> int:
-    if arguments.model or arguments.rule or arguments.contract or arguments.dtype:
-        raise UsageError(
-            "--diagnosis diagnoses mutants of operators in their own dtype; leave --model, "
-            "--rule, --contract and --dtype out"
-        )
-    targets = targets_of(arguments.outputs)
-    part = _part(arguments.part)
-
-    from gradcheck.power.diagnosis import Naming, diagnose_mutants
-    from gradcheck.report import diagnosis_power as pages
-    from gradcheck.report.power_page import FORMATS
-
-    refuse_formats(targets, FORMATS, "power")
-    plan = Naming(
-        suites=tuple(arguments.suite),
-        ops=tuple(spec.name for spec in suite_of(arguments.suite).select(arguments.op)),
-        seed=arguments.seed,
-        part=part,
-        jobs=arguments.jobs,
-        black_box=arguments.black_box,
-    )
-    progress = Progress(arguments)
-    with heard():
-        found = diagnose_mutants(plan, progress, workers_of(arguments))
-    progress.clear()
-    written = publish(found, targets, pages.render, width=console.width(sys.stdout))
-    return exit_code(
-        complete=found.complete,
-        invalid=bool(found.troubles),
-        written=written,
-        checked=bool(found.named),
-        passed=found.sound,
-    )
 
 
 def _dtypes(arguments: argparse.Namespace) -> list[str]:
@@ -241,7 +212,7 @@ def _dtypes(arguments: argparse.Namespace) -> list[str]:
 
 
 def _part(text: str) -> Part:
-    from gradcheck.power.score import Part
+    from gradcheck.power.run_mutants import Part
 
     number, slash, of = text.partition("/")
     ok = slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)

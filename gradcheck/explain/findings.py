@@ -11,7 +11,7 @@ from gradcheck.explain.function_probes import Checked, FunctionProbes
 from gradcheck.explain.hypotheses.shape_or_state import malformed, state_defect
 from gradcheck.explain.hypothesis import Rule
 from gradcheck.explain.probe import Probe
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.results.finding import Diagnosis, Finding, Part
 from gradcheck.results.verdict import Verdict
 

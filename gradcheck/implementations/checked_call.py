@@ -175,7 +175,6 @@ def attempt(role: str, call: Callable[[], Any], name: str = "") -> Any:
 
 
 def _is_refused_write(error: BaseException) -> bool:
-    """Whether an exception is NumPy's refusal to write into a read-only array."""
     return isinstance(error, ValueError) and "read-only" in text_of(error)
 
 

@@ -70,7 +70,9 @@ class Isolation:
 
 
 class Isolated:
-    """What `--impl word` names, in a process of its own; it is started anew after an end.
+    """The implementation that `--impl word` names, in a process of its own.
+
+    After a crash or hang the next request starts a new process.
 
     Raises:
         LoadError, UnknownNameError: as `load` does; also, loading killed the process.
@@ -96,7 +98,6 @@ class Isolated:
             Unsupported: it declares that it lacks the operator or an attribute's value.
             Broken: the process died of it, or has died of this operator too often.
         """
-        self._refuse_exhausted(case.spec.name)
         handle = self._bound(case, dtype)
         if handle is None:
             return None
@@ -122,7 +123,6 @@ class Isolated:
             Unsupported: it declares that it lacks the model, or a dimension's value.
             Broken: the process died of it, or has died of this model too often.
         """
-        self._refuse_exhausted(case.spec.name)
         handle = self._bound(case, dtype)
         if handle is None:
             return None
@@ -139,7 +139,6 @@ class Isolated:
             Unsupported: it declares that it lacks the rule, or a hyper-parameter's value.
             Broken: the process died of it, or has died of this rule too often.
         """
-        self._refuse_exhausted(case.spec.name)
         handle = self._bound(case, dtype)
         if handle is None:
             return None
@@ -148,7 +147,7 @@ class Isolated:
         )
 
     def printed(self) -> str:
-        """An excerpt of what the code printed since this was last asked."""
+        """An excerpt of the text printed since the last call of this method."""
         heard, self._heard = self._heard, ""
         return heard
 
@@ -207,7 +206,7 @@ class Isolated:
         return frame
 
     def drop(self, generation: int, number: int) -> None:
-        """Let the process forget what it bound."""
+        """Release a binding in the process."""
         if generation == self.generation:
             self._dropped.append(number)
 
@@ -224,7 +223,7 @@ class Isolated:
         )
 
     def answered(self, frame: frames.Frame, cargo: Cargo) -> Any:
-        """What a call gave, with what it did to memory and dicts there done to those here."""
+        """The result of a call; its writes into arrays and dicts are repeated here."""
         said, unpacker = frame.header, Unpacker(cargo, adds=False)
         for number, block in said["changed"]:
             room = cargo.rooms[number]
@@ -253,11 +252,10 @@ class Isolated:
         self._fresh_process.runs(op)
 
     def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:
-        """Refuse that something is not supported, where that may be another operator's doing.
+        """Confirm `Unsupported` in a process in which no other operator's code has run.
 
         Raises:
-            Broken: it is supported in a process in which no other operator's code has run; or
-                there is none to ask.
+            Broken: it is supported there, or no such process can be started.
         """
         op = handle.op
         others = self._fresh_process.others(op)
@@ -270,15 +268,14 @@ class Isolated:
         except LoadError as error:
             why = f"{op} is said not to be supported, and a second process cannot tell: {error}"
             raise broken("vjp", why) from None
-        self._end()  # who is asked next gets a process as it should be
+        self._end()  # the next request gets an unchanged process
         raise broken("vjp", changed(op, others))
 
     def repeats(self, op: str, ending: Ending) -> bool:
-        """Whether an end is worth a second look: alone, in a new process."""
+        """Whether the call is repeated alone in a new process, to explain the crash."""
         return self._budget.investigates(op, ending.verdict)
 
     def _running(self) -> Child:
-        """The process, loaded."""
         if self._child is not None:
             return self._child
         words = [sys.executable, "-P", "-c", BEGIN, json.dumps(self._path)]
@@ -302,7 +299,7 @@ class Isolated:
             reason = because(replace(end.ending, reason=placed(end.ending, "loading it", LOADING)))
             raise LoadError(f"--impl {self.name}: {reason}") from None
         self._hear(child.printed())
-        self._heard = ""  # what importing printed is no case's
+        self._heard = ""  # text printed by the import belongs to no case
         if frame.header["kind"] == "raised":
             child.end()
             self._gone()
@@ -310,7 +307,7 @@ class Isolated:
         return child
 
     def _end(self) -> None:
-        """End the process; the next one that is asked is a new one."""
+        """End the process; the next request starts a new one."""
         if self._child is not None:
             self._child.end()
             self._gone()
@@ -323,13 +320,16 @@ class Isolated:
         self.generation += 1
 
     def _hear(self, text: str) -> None:
-        """Keep what was printed, and show it at once: a user's own prints help him."""
+        """Keep printed text for the finding, and show it at once."""
         self._heard = shortened(self._heard + text)
         if text and sys.stderr is not None:
             shown = (c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
             sys.stderr.write("".join(shown))
 
     def _bound(self, case: AnyCase, dtype: str) -> Handle | None:
+        why = self._budget.exhausted(case.spec.name)
+        if why is not None:
+            raise broken("vjp", why, Verdict.NOTRUN)
         asked = {
             "kind": "bind",
             "names": [*case.address],
@@ -339,17 +339,12 @@ class Isolated:
         handle = Handle(self, case.spec.name, asked, attrs)
         return handle if handle.offered() else None
 
-    def _refuse_exhausted(self, op: str) -> None:
-        why = self._budget.exhausted(op)
-        if why is not None:
-            raise broken("vjp", why, Verdict.NOTRUN)
-
 
 def _read(child: Child, stamp: bytes, cargo: Cargo) -> frames.Frame:
-    """The next frame: with this stamp, and as large as an answer to this cargo may be.
+    """Read the next frame, with this stamp and at most as large as an answer to this cargo.
 
     Raises:
-        WorkerError: also, what came is none.
+        WorkerError: the process ended, is late, or sent something else.
     """
     most = cargo.allowance + cargo.sent + EARLIER * KEPT + frames.ALIGN * frames.BLOCKS_MAX
     try:

@@ -1,11 +1,11 @@
-"""Calls of what is bound in another process: arguments are sent there, answers come back."""
+"""Calls of functions in another process: arguments are sent there, answers come back."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck import errors
 from gradcheck.errors import Unsupported
@@ -17,6 +17,9 @@ from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.program import Stage, StageVjp
 
+if TYPE_CHECKING:
+    from gradcheck.implementations.isolated import Isolated
+
 FOUND: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
 """Verdicts that the other process may report; this process decides all others."""
 MALFORMED: Final = (frames.FrameError, ValueError, KeyError, IndexError, TypeError, AttributeError)
@@ -27,58 +30,11 @@ Given = tuple[Mapping[str, Any], Sequence[Any]]
 """A header and its blocks."""
 
 
-class Owner(Protocol):
-    """The process that handles belong to; it is started anew after an end.
-
-    `generation` counts the processes, `calls` what was asked of the present one.
-    """
-
-    generation: int
-    calls: int
-
-    def exchange(
-        self,
-        asked: Mapping[str, Any],
-        blocks: Sequence[Any] = (),
-        give: Callable[[str], Given] | None = None,
-        *,
-        cargo: Cargo | None = None,
-    ) -> frames.Frame:
-        """Send a request and read the answer; `give` finds the values that the other side asks for.
-
-        `cargo` is what the answer may be as large as.
-        """
-
-    def answered(self, frame: frames.Frame, cargo: Cargo) -> Any:
-        """What a call gave, or a `Raised`."""
-
-    def crashed(self, op: str, role: str, ending: Ending) -> Broken:
-        """The error for a crash or hang."""
-
-    def runs(self, op: str) -> None:
-        """Note that an operator's code is about to run in the process."""
-
-    def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:
-        """Refuse `Unsupported` where a process without other operators' code supports it.
-
-        `there` asks the handle in that process; `calls` says whether it calls the code.
-        """
-
-    def repeats(self, op: str, ending: Ending) -> bool:
-        """Whether a crash is repeated alone, in a new process."""
-
-    def drop(self, generation: int, number: int) -> None:
-        """Let the process forget what it bound."""
-
-    def close(self) -> None:
-        """End the process."""
-
-
 class Handle:
     """Something bound in the process; it is bound again where that has been started anew."""
 
     def __init__(
-        self, owner: Owner, op: str, asked: Mapping[str, Any], attrs: dict[str, Any]
+        self, owner: Isolated, op: str, asked: Mapping[str, Any], attrs: dict[str, Any]
     ) -> None:
         """Bind nothing yet: `asked` is the request, to which `attrs` of the point are added."""
         self.owner, self.op = owner, op
@@ -106,10 +62,10 @@ class Handle:
             raise self.owner.crashed(self.op, "vjp", end.ending) from None
 
     def offered(self) -> bool:
-        """Bind it; False: the implementation says nothing about it, and does so by itself.
+        """Bind it; False: the implementation says nothing about it, in a fresh process too.
 
         Raises:
-            Broken: the process died of it, or says only now that it lacks this.
+            Broken: the process died of it, or a fresh process supports it.
             Whatever binding raises there.
         """
         try:
@@ -145,7 +101,7 @@ class Handle:
         """Call it there.
 
         Raises:
-            Broken: the process died or hung, or says only now that it lacks this.
+            Broken: the process died or hung, or only a fresh process supports it.
             Whatever the function raises there.
         """
         try:
@@ -167,16 +123,16 @@ class Handle:
             self._once(role, args, options)
         except WorkerError:
             return True
-        except Exception:  # noqa: BLE001  it raises, so it lives
+        except Exception:  # noqa: BLE001  the process lives
             return False
         return False
 
-    def elsewhere(self, owner: Owner) -> Handle:
-        """The same, to be bound in another process."""
+    def elsewhere(self, owner: Isolated) -> Handle:
+        """An equal handle, to be bound in another process."""
         return Handle(owner, self.op, self._asked, self._point_attrs)
 
     def _supports(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Whether it answers here, or fails in another way than saying that it lacks this."""
+        """Whether the call raises anything but `Unsupported`."""
         try:
             if not self.bound():
                 return False
@@ -220,7 +176,7 @@ class Handle:
         return found
 
     def _live(self) -> int:
-        """Its number in the process that runs now."""
+        """The number of the binding in the present process."""
         if self._generation != self.owner.generation:
             self.bound()
         return self._number
@@ -255,7 +211,7 @@ class StageHandle(Handle):
         except WorkerError as end:
             raise self.owner.crashed(self.op, "vjp", end.ending) from None
 
-    def elsewhere(self, owner: Owner) -> Handle:
+    def elsewhere(self, owner: Isolated) -> Handle:
         return StageHandle(self.model.elsewhere(owner), self._asked)
 
     def vjp(self, stage: Stage, cts: Any, values: Mapping[str, Any]) -> Any:

@@ -143,7 +143,7 @@ class Host:
             raise _refused(asked, error) from None
 
     def _late(self, asked: Mapping[str, Any], packer: Packer) -> dict[str, Any]:
-        """What this call has written into arrays that earlier ones returned; its own are kept."""
+        """Writes of this call into arrays that earlier calls returned; its own results are kept."""
         if asked["kind"] != "call":
             return {}
         late = []
@@ -163,7 +163,7 @@ class Host:
     # ── binding ──────────────────────────────────────────────────────────────────────────────
 
     def _case(self, asked: Mapping[str, Any], attrs: dict[str, Any]) -> AnyCase:
-        """The case that is meant: a sample of the suite, or one like it with these attributes."""
+        """The case of a request: a sample of the suite, or a derived one with these attributes."""
         name, dialect, point, seed = asked["names"]
         if name not in self.suite.operators:
             return self.suite.case(name, dialect, point, seed)
@@ -254,7 +254,7 @@ class _Remote(Mapping[str, Any]):
 
 
 def _after(here: Unpacker, packer: Packer) -> dict[str, Any]:
-    """What the call has done to its arguments: bytes of arrays, entries of dicts."""
+    """Writes of the call into its arguments: bytes of arrays, entries of dicts."""
     arrays = []
     for i, content in here.cargo.changed():
         arrays.append([i, len(packer.blocks)])
@@ -280,7 +280,7 @@ def _refused(asked: Mapping[str, Any], error: Exception) -> Broken:
 
 
 def _raised(error: BaseException) -> dict[str, Any]:
-    """An exception as data: what a reader sees of it, and what it is to be caught as."""
+    """An exception as data: its name and text, and the class to catch it by."""
     said: dict[str, Any] = {"kind": "raised", "name": type(error).__name__, "text": _text(error)}
     if isinstance(error, Broken) and is_ours(error):
         finding = error.finding

@@ -244,7 +244,6 @@ class JaxOp(Differentiated):
 
 
 def _x64(jax: Any) -> Any:
-    """A context in which 64-bit types are on."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
     from jax.experimental import enable_x64  # where older versions have it

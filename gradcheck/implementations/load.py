@@ -1,4 +1,7 @@
-"""`load`: from the word of `--impl` to an implementation."""
+"""`load`: from the word of `--impl` to an implementation.
+
+Imports in functions are doors: only what the word names is loaded.
+"""
 
 from __future__ import annotations
 

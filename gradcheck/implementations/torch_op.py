@@ -197,7 +197,6 @@ class Applied:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two tensors have equal bits."""
     return array_of(a).tobytes() == array_of(b).tobytes()
 
 

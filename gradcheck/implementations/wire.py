@@ -3,8 +3,8 @@
 What is sent can be nothing but data: unlike a pickle it runs no code where it is read. Arrays keep
 their dtype, bits, memory layout and whether they may be written; those that are passed travel
 with the memory that they are views of, so that views of one array share it there, too, and what
-code reads or writes beside them is the same. What is neither number, text, array nor container is
-told by the name of its type and, if it is like an array, by its numbers.
+code reads or writes beside them is equal. Any other object is sent as the name of its type and, if
+it converts to an array, its numbers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Cargo:
         self._places: dict[tuple[int, int], int] = {}
 
     def number(self, value: Any) -> tuple[str, int] | None:
-        """What both ends call an object, if it was carried."""
+        """The number of an object that was sent before, if any."""
         return self._numbers.get(id(value))  # `arrays` and `dicts` keep it alive
 
     def add(self, value: Any) -> None:
@@ -235,7 +235,7 @@ class Unpacker:
         """One value.
 
         Raises:
-            ValueError, KeyError, IndexError, TypeError: nothing was packed like this.
+            ValueError, KeyError, IndexError, TypeError: the message is malformed.
         """
         if said is None or isinstance(said, (bool, int, str)):
             return said
@@ -300,10 +300,10 @@ def span(array: Array) -> tuple[int, int]:
 
 
 def put_back(low: int, size: int, content: Block) -> None:
-    """Let memory hold what its double in another process holds, even what is read-only here.
+    """Overwrite memory with the content of its copy in another process, even if read-only.
 
     Raises:
-        ValueError: that has another size.
+        ValueError: the content has another size.
     """
     if size != memoryview(content).nbytes:
         raise ValueError("memory came back with another size")
@@ -322,7 +322,7 @@ def _owner(array: Array) -> Array:
 
 
 def stranger(name: str, dtype: str | None, array: Array | None) -> Any:
-    """What stands for an object of another process: its type's name, its dtype, its numbers."""
+    """A stand-in for an object of another process: its type's name, its dtype, its numbers."""
 
     def numbers(self: Any, *_: Any, **__: Any) -> Array:
         if array is None:
@@ -344,7 +344,7 @@ def _plain(value: Any) -> Any:
 
 
 def _code(dtype: np.dtype[Any]) -> str:
-    """What a dtype is called on the way; empty if its numbers are not sent."""
+    """The name of a dtype in messages; empty if its numbers are not sent."""
     if dtype.kind in "biufc":
         return dtype.str
     return dtype.name if is_float(dtype) else ""

@@ -1,4 +1,7 @@
-"""One wrong answer in one case: does the judgement that everybody gets reject it?"""
+"""One wrong answer in one case: does the judgement that everybody gets reject it?
+
+Also, is it wrong? A mutant that is declared to be the right VJP is tried on a thousand inputs.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.errors import SpecError, told
+from gradcheck.errors import CODE_ERRORS, SpecError, raised, told
 from gradcheck.implementations.bound import Bound
-from gradcheck.judge.certificate import SAME_SHARE
 from gradcheck.judge.compare import tolerance_of
-from gradcheck.judge.impostors import Answers, Impostor
+from gradcheck.judge.impostors import SAME_SHARE, Answers, Impostor
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.fifty_digits import mp50
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
@@ -28,7 +33,7 @@ Vjp = Callable[..., Any]
 
 REJECTED: Final = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.MISSING})
 SLIPS: Final = (TypeError, NameError, AttributeError, ImportError)
-"""What a slip in a mutant's own text raises: its rejection would prove nothing of a sample."""
+"""Exceptions of a mistake in a mutant's own text: a rejection would prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """An implementation of one case in one dtype that only this module's callers know is wrong."""
+    """A wrong VJP as an implementation of one case."""
 
     vjp: Vjp
     name: str = "wrong"
@@ -155,9 +160,9 @@ class Target:
         return rejected
 
     def impostor(self, impostor: Impostor | Form, index: int) -> bool | None:
-        """Whether it rejects an impostor of the gradient of primal `index`; None: no such thing.
+        """Whether the judgement rejects an impostor of the gradient of primal `index`.
 
-        One that cannot be made of this gradient, or that equals the right one, is no impostor.
+        None: it cannot be made of this gradient, or equals the right one.
         """
         if isinstance(impostor, Form):
             return self._form(impostor, index)
@@ -246,3 +251,68 @@ class Target:
 
     def _typed(self, primals: Sequence[Array]) -> tuple[Array, ...]:
         return tuple(p.astype(self.dtype) if p.dtype.kind == "f" else p for p in primals)
+
+
+# ── equivalent mutants ──────────────────────────────────────────────────────────────────────────
+
+TRIALS: Final = 1000
+AGREEMENT: Final = "1e-45"
+"""Relative to the largest element: 50 digits, less the rounding of another order of terms."""
+
+
+def difference(mutant: Mutant, spec: OpSpec, trials: int = TRIALS) -> str:
+    """Evidence that a mutant is not the operator's VJP to 50 digits; "" for none.
+
+    Its inputs must differ in values and in shapes: a thousand times the same proves little.
+    """
+    assert mutant.inputs is not None
+    seen: set[bytes] = set()
+    shapes: set[tuple[tuple[int, ...], ...]] = set()
+    for trial in range(trials):
+        draw = Draw(0, "equivalence", mutant.op, mutant.name, str(trial))
+        try:
+            drawn, given = mutant.inputs(draw)
+            attrs = {**spec.defaults, **given}
+            same = _agree(mutant, spec, draw, drawn, attrs)
+        except CODE_ERRORS as error:
+            return f"trial {trial} raises {raised(error)}"
+        shape = tuple(np.shape(p) for p in drawn)
+        if not same:
+            return f"it differs from the right VJP at trial {trial}: shapes {list(shape)}, {attrs}"
+        seen.add(b"".join(np.asarray(p).tobytes() for p in drawn))
+        shapes.add(shape)
+    if len(seen) == 1 < trials:
+        return "its `inputs` are the same in every trial; draw them"
+    if len(shapes) == 1 < trials:
+        return f"its `inputs` have the shapes {list(*shapes)} in every trial; draw these too"
+    return ""
+
+
+def _agree(mutant: Mutant, spec: OpSpec, draw: Draw, drawn: Sequence[Array], attrs: Attrs) -> bool:
+    xp = mp50()
+    primals = [xp.asarray(p) if np.asarray(p).dtype.kind == "f" else p for p in drawn]
+    outputs = as_tuple(spec.forward(xp, *primals, **attrs))
+    parts = tuple(xp.asarray(draw.away(0.0, *np.shape(o))) for o in outputs)
+    ct = parts[0] if len(parts) == 1 else parts
+    right = as_tuple(spec.vjp(xp, ct, *primals, **attrs))
+    wrong = as_tuple(mutant.fresh()(xp, ct, *primals, **attrs))
+    return _same(xp, right, wrong)
+
+
+def _same(xp: Any, right: tuple[Any, ...], wrong: tuple[Any, ...]) -> bool:
+    if len(right) != len(wrong):
+        return False
+    for a, b in zip(right, wrong, strict=True):
+        if (a is None) != (b is None):
+            return False
+        if a is None:
+            continue
+        if np.shape(a) != np.shape(b):
+            return False
+        pairs = list(zip(np.ravel(a), np.ravel(b), strict=True))
+        finite = xp.context.isfinite
+        size = max((abs(x) for x, _ in pairs if finite(x)), default=0)
+        allowed = xp.context.mpf(AGREEMENT) * size
+        if not all(x == y or abs(x - y) <= allowed for x, y in pairs):
+            return False
+    return True

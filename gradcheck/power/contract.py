@@ -6,19 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gradcheck.errors import LoadError, SpecError
+from gradcheck.errors import SpecError
 from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.python import bound_operator
 from gradcheck.judge.contract.asking import quiet
-from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.contract.subject import Subject
-from gradcheck.judge.contract_check import contract_cases, examine
+from gradcheck.judge.contract_check import PROPERTIES, contract_cases, examine
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.power.run_mutants import MutationReport, Work
+from gradcheck.power.run_mutants import MutationReport, Work, from_tables
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.loading import resolve
 from gradcheck.spec.spec_checks import NAME
 from gradcheck.spec.suite import Case, Suite
 
@@ -152,18 +150,14 @@ def contract_mutants_of(suite: Suite) -> list[ContractMutant]:
         SpecError: two share a name, or one names what the suite has not.
     """
     found: list[ContractMutant] = []
-    for reference in suite.contract_mutants:
-        table = resolve(reference)
-        if not isinstance(table, Sequence) or not all(isinstance(m, ContractMutant) for m in table):
-            raise LoadError(f"{reference}: make it a tuple of ContractMutant")
-        for mutant in table:
-            me = f"contract mutant {mutant.op}/{mutant.name}"
-            if mutant.op not in suite.operators:
-                raise SpecError(f"{me}: the suite has no operator {mutant.op!r}")
-            if any((m.op, m.name) == (mutant.op, mutant.name) for m in found):
-                raise SpecError(f"two contract mutants are called {mutant.op}/{mutant.name}")
-            suite.operators[mutant.op].dialect(mutant.dialect)
-            found.append(mutant)
+    for mutant in from_tables(suite.contract_mutants, ContractMutant):
+        me = f"contract mutant {mutant.op}/{mutant.name}"
+        if mutant.op not in suite.operators:
+            raise SpecError(f"{me}: the suite has no operator {mutant.op!r}")
+        if any((m.op, m.name) == (mutant.op, mutant.name) for m in found):
+            raise SpecError(f"two contract mutants are called {mutant.op}/{mutant.name}")
+        suite.operators[mutant.op].dialect(mutant.dialect)
+        found.append(mutant)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.power.narrow_model import Trial, fault_of, fixed_part
+from gradcheck.power.attack import REJECTED
+from gradcheck.power.narrow_stages import StageTrials, fault_of, fixed_part
 from gradcheck.power.run_mutants import MutationReport, Work
 from gradcheck.results.finding import Blame, Finding, Part
 from gradcheck.results.verdict import Verdict
@@ -24,8 +25,6 @@ from gradcheck.spec.fault import Fault, faults_of
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.mutant_registry import mutants_of
 from gradcheck.spec.program import Values
-
-REJECTED: Final = frozenset({Verdict.FAIL, Verdict.MISSING, Verdict.ERROR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +264,7 @@ def plant(truth: ModelTruth, guilt: ModelBlame, fault: Fault, dtype: str) -> Fau
 
 def shorten(truth: ModelTruth, guilt: ModelBlame, dtype: str) -> Iterator[Shortened]:
     """Let one stage after the other compute in a narrower type."""
-    trial = Trial(truth, dtype)
+    trial = StageTrials(truth, dtype)
     for stage, place, narrow in fixed_part(truth.program, dtype):
         fault = fault_of(truth.case, stage, place, narrow)
         judged = judge_model(truth, Planted(fault, alone=True), dtype)

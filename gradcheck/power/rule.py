@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradcheck.errors import LoadError, SpecError
+from gradcheck.errors import SpecError
 from gradcheck.implementations.bound import BoundRule
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.rule import judge_rule
 from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.power.run_mutants import MutationReport, Work
+from gradcheck.power.run_mutants import MutationReport, Work, from_tables
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.loading import resolve
 from gradcheck.spec.rule import RuleCase, State, Tensors
 from gradcheck.spec.spec_checks import NAME
 from gradcheck.spec.suite import Suite
@@ -158,15 +157,11 @@ def rule_mutants_of(suite: Suite) -> dict[str, list[RuleMutant]]:
             arguments than its rule's update, or shares its name with another.
     """
     found: dict[str, list[RuleMutant]] = {name: [] for name in suite.rules}
-    for reference in suite.rule_mutants:
-        table = resolve(reference)
-        if not isinstance(table, Sequence) or not all(isinstance(m, RuleMutant) for m in table):
-            raise LoadError(f"{reference}: make it a tuple of RuleMutant")
-        for mutant in table:
-            _check(mutant, suite)
-            if any(m.name == mutant.name for m in found[mutant.rule]):
-                raise SpecError(f"two mutants are called {mutant.full_name}; rename one")
-            found[mutant.rule].append(mutant)
+    for mutant in from_tables(suite.rule_mutants, RuleMutant):
+        _check(mutant, suite)
+        if any(m.name == mutant.name for m in found[mutant.rule]):
+            raise SpecError(f"two mutants are called {mutant.full_name}; rename one")
+        found[mutant.rule].append(mutant)
     return found
 
 

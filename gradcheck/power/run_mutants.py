@@ -7,28 +7,46 @@ judges those of one operator, model or update rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 import gradcheck
-from gradcheck.power.score import WHOLE, Part
+from gradcheck.errors import LoadError
+from gradcheck.numerics.draw import key_of
 from gradcheck.run.workers.collect import Workers, collect
-from gradcheck.spec.loading import load_suite
+from gradcheck.spec.loading import load_suite, resolve
 from gradcheck.spec.suite import Suite
 
 Progress = Callable[[int, int, str], None]
 Score = TypeVar("Score")
+T = TypeVar("T")
 KINDS: Final = {
     "operators": "gradcheck.power.operators",
     "models": "gradcheck.power.model",
     "rules": "gradcheck.power.rule",
     "contracts": "gradcheck.power.contract",
-    "narrow": "gradcheck.power.narrow_model",
+    "narrow": "gradcheck.power.narrow",
+    "diagnosis": "gradcheck.power.diagnosis",
 }
 """The kinds of mutation runs, and their modules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The `number`-th of `of` parts of all wrong answers, chosen by their names."""
+
+    number: int = 1
+    of: int = 1
+
+    def holds(self, *names: str) -> bool:
+        """Whether a wrong answer belongs to it; the same on every machine, for ever."""
+        return int(key_of("power", *names)) % self.of == self.number - 1
+
+
+WHOLE: Final = Part()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +61,7 @@ class MutationPlan:
         seed: the seed of all inputs.
         part: a part of all wrong answers.
         jobs: the number of processes.
+        black_box: diagnose without specs, as `gradcheck.check` does.
     """
 
     kind: str
@@ -52,6 +71,7 @@ class MutationPlan:
     seed: int = 0
     part: Part = WHOLE
     jobs: int = 1
+    black_box: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +116,19 @@ class Work:
     mutants: Any
 
 
+def from_tables(references: Sequence[str], kind: type[T]) -> Iterator[T]:
+    """The wrong answers in the tables at "module:NAME", in order.
+
+    Raises:
+        LoadError: a table cannot be imported, or holds something else.
+    """
+    for reference in references:
+        table = resolve(reference)
+        if not isinstance(table, Sequence) or not all(isinstance(one, kind) for one in table):
+            raise LoadError(f"{reference}: make it a tuple of {kind.__name__}")
+        yield from table
+
+
 _WORK: Work
 
 
@@ -127,6 +160,7 @@ def run(
         scores=tuple(chain.from_iterable(found.results)),
         complete=found.complete,
         troubles=found.troubles,
+        **({"black_box": True} if plan.black_box else {}),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.report.marked import code, escape, table
 from gradcheck.report.page import grid
 from gradcheck.report.power_page import bullets, listed, page, suite_of

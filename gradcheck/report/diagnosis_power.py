@@ -10,7 +10,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.power.diagnosis import FEW, TYPED, Tally, confusion
+from gradcheck.power.diagnosed_mutant import FEW
+from gradcheck.power.diagnosis import TYPED, Tally, confusion
 from gradcheck.report.marked import code, escape
 from gradcheck.report.page import Page, grid, span, wrapped_table
 from gradcheck.report.power_page import facts
@@ -20,8 +21,8 @@ from gradcheck.spec.defect import LABELS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.power.diagnosis import Diagnosed, Named
-    from gradcheck.power.narrow_named import NamedNarrow
+    from gradcheck.power.diagnosed_mutant import Named, NamedNarrow
+    from gradcheck.power.diagnosis import Diagnosed
 
 UNNAMED: Final = "none"
 """What tables call a mutant without a diagnosis, and a rule that found nothing."""

@@ -17,7 +17,7 @@ from gradcheck.results.words import clean, plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.power.narrow_model import NarrowPower, Outcome
+    from gradcheck.power.narrow import NarrowPower, Outcome
 
 LETTERS: Final = {"TF32": "T", "bfloat16": "B", "float16": "H", "float32": "S"}
 LEGEND: Final = (

@@ -15,8 +15,7 @@ from gradcheck.report.power_page import bullets, facts, filled, page
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
-    from gradcheck.power.operators import Power
-    from gradcheck.power.score import Score, Trial
+    from gradcheck.power.operators import Power, Score, Trial
 
 SMALL: Final = 3
 """Operators whose matrices a short report shows."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gradcheck.power.contract import ContractPower
     from gradcheck.power.diagnosis import Diagnosed
     from gradcheck.power.model import FaultReport
-    from gradcheck.power.narrow_model import NarrowPower
+    from gradcheck.power.narrow import NarrowPower
     from gradcheck.power.operators import Power
     from gradcheck.power.rule import RulePower
 

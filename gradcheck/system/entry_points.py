@@ -28,7 +28,7 @@ def entry_points(group: str) -> dict[str, str]:
     try:
         texts = [*_texts()]
     except NotImplementedError:
-        from importlib import metadata
+        from importlib import metadata  # deferred: slow, and seldom needed
 
         return {point.name: point.value for point in metadata.entry_points(group=group)}
     return {name: value for text in texts for name, value in _lines(text, group)}

@@ -15,7 +15,7 @@ from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.power.model import Planted, plant
-from gradcheck.power.narrow_model import KIND as NARROW
+from gradcheck.power.narrow_stages import KIND as NARROW
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import KINDS, faults_of
 from gradcheck.spec.mutant_registry import mutants_of

@@ -13,9 +13,8 @@ import pytest
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.draw import Draw
-from gradcheck.power.attack import Target
-from gradcheck.power.equivalence import difference
-from gradcheck.power.score import Part
+from gradcheck.power.attack import Target, difference
+from gradcheck.power.run_mutants import Part
 from gradcheck.spec.defect import LABELS
 from gradcheck.spec.mutant_registry import mutants_of
 from gradcheck.spec.suite import Case

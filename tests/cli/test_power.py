@@ -194,7 +194,7 @@ def test_what_code_prints_is_no_part_of_the_report(power):
 def test_a_mistaken_word_ends_in_one_line_before_anything_is_attacked(
     power, monkeypatch, words, said
 ):
-    monkeypatch.setattr("gradcheck.power.score.CaseTruth", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr("gradcheck.power.operators.CaseTruth", lambda *_: pytest.fail("it began"))
     found = power("SOUND", *words.split())
     assert (found.code, found.out) == (2, "")
     *_, line = found.err.splitlines()
@@ -401,7 +401,7 @@ def test_an_interrupted_diagnosis_says_so(power, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradcheck.power.killed_binding.judge_case", stop)
+    monkeypatch.setattr("gradcheck.power.diagnosed_mutant.judge_case", stop)
     found = power("SOUND", "--diagnosis")
     assert found.code == 130
     assert "incomplete: the run stopped early" in found.out

@@ -22,7 +22,7 @@ import gradcheck
 from gradcheck import report
 from gradcheck.cli import examples, exit_codes, main
 from gradcheck.cli.options import project_keys
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.results.verdict import Breach, Known, Verdict
 from gradcheck.spec.defect import LABELS

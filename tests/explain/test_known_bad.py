@@ -4,7 +4,7 @@ import gradcheck_cases
 import pytest
 
 from gradcheck.explain.case_diagnosis import LazyDiagnoser
-from gradcheck.power.killed_binding import caught
+from gradcheck.power.diagnosed_mutant import caught
 from gradcheck.spec.mutant_registry import mutants_of
 from tests.cases.known_bad import KNOWN_BAD
 

@@ -27,42 +27,19 @@ def test_the_copies_hold_the_same_bits_and_share_nothing():
         assert not np.shares_memory(copy, x)
 
 
-def write_item(x):
-    x[0] = 1
+WRITES = {
+    "an item": lambda x: x.__setitem__(0, 1),
+    "in place": lambda x: x.__iadd__(1),
+    "through out": lambda x: np.multiply(x, 2.0, out=x),
+    "through a view": lambda x: x.reshape(-1)[:1].__setitem__(0, 1),
+    "fill": lambda x: x.fill(0.0),
+    "sort": lambda x: x.sort(),
+    "put": lambda x: np.put(x, [0], [1.0]),
+    "copyto": lambda x: np.copyto(x, 1.0),
+}
 
 
-def write_in_place(x):
-    x += 1
-
-
-def write_through_out(x):
-    np.multiply(x, 2.0, out=x)
-
-
-def write_through_a_view(x):
-    x.reshape(-1)[:1] = 1
-
-
-def fill(x):
-    x.fill(0.0)
-
-
-def sort(x):
-    x.sort()
-
-
-def put(x):
-    np.put(x, [0], [1.0])
-
-
-def copy_to(x):
-    np.copyto(x, 1.0)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [write_item, write_in_place, write_through_out, write_through_a_view, fill, sort, put, copy_to],
-)
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_writing_through_numpy_raises_and_is_recognised(write):
     (copy,) = guarded([np.array([3.0, 1.0, 2.0])])
     with pytest.raises(ValueError, match="read-only") as caught:

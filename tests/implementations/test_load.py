@@ -2,7 +2,6 @@ import json
 import shutil
 import sys
 from dataclasses import replace
-from types import ModuleType
 
 import pytest
 from gradcheck_cases import SUITE
@@ -18,17 +17,19 @@ from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import execute
 from gradcheck.run.plan import Plan
 from gradcheck.spec.suite import Suite
+from tests.implementations.tables import imported
 
 
 def test_the_reference_needs_nothing():
     assert isinstance(load("reference", Suite("empty", "0", ())), Reference)
 
 
-def test_a_colon_means_a_table_of_python_functions(monkeypatch):
-    module = ModuleType("kernels")
-    module.IMPL = {}
-    monkeypatch.setitem(sys.modules, "kernels", module)
-    binding = load("kernels:IMPL", SUITE)
+def loaded(table):
+    return imported(table, lambda word: load(word, SUITE))
+
+
+def test_a_colon_means_a_table_of_python_functions():
+    binding = loaded({})
     assert isinstance(binding, Python)
     assert binding.name == "kernels:IMPL"
 
@@ -58,36 +59,30 @@ def test_every_word_that_is_offered_is_understood():
             assert f"pip install {word}" in str(error)  # noqa: PT017
 
 
-@pytest.mark.parametrize("error", [ValueError("v"), SystemExit(1), RuntimeError("r")])
-def test_whatever_a_table_raises_while_it_is_read_is_a_load_error(monkeypatch, error):
+def raising(error):
     class Hostile(dict):
         def items(self):
             raise error
 
-    module = ModuleType("kernels")
-    module.IMPL = Hostile(a=1)
-    monkeypatch.setitem(sys.modules, "kernels", module)
+    return Hostile(a=1)
+
+
+@pytest.mark.parametrize("error", [ValueError("v"), SystemExit(1), RuntimeError("r")])
+def test_whatever_a_table_raises_while_it_is_read_is_a_load_error(error):
     with pytest.raises(LoadError, match=f"kernels:IMPL.*{type(error).__name__}") as caught:
-        load("kernels:IMPL", SUITE)
+        loaded(raising(error))
     assert caught.value.exit_code == 3
+
+
+def test_ctrl_c_is_no_load_error():
+    with pytest.raises(KeyboardInterrupt):
+        loaded(raising(KeyboardInterrupt()))
 
 
 def test_a_load_error_keeps_its_own_words():
     with pytest.raises(LoadError) as caught:
         load("no_such_kernels:IMPL", SUITE)
     assert str(caught.value).startswith("no_such_kernels:IMPL: importing no_such_kernels raised")
-
-
-def test_ctrl_c_is_no_load_error(monkeypatch):
-    class Interrupted(dict):
-        def items(self):
-            raise KeyboardInterrupt
-
-    module = ModuleType("kernels")
-    module.IMPL = Interrupted(a=1)
-    monkeypatch.setitem(sys.modules, "kernels", module)
-    with pytest.raises(KeyboardInterrupt):
-        load("kernels:IMPL", SUITE)
 
 
 def test_pytorch_missing_says_how_to_get_it(monkeypatch):
@@ -97,25 +92,15 @@ def test_pytorch_missing_says_how_to_get_it(monkeypatch):
     assert issubclass(LoadError, GradcheckError)
 
 
-@pytest.mark.parametrize(
-    ("key", "meant"), [("rleu", "relu"), ("rms_norm/wieght", "rms_norm/weight")]
-)
-def test_a_key_beside_an_operators_name_is_refused(tmp_path, monkeypatch, key, meant):
-    (tmp_path / f"misspelt_{meant[:3]}.py").write_text(
-        f"class Op:\n    vjp = staticmethod(lambda ct, x: ct)\nIMPL = {{{key!r}: Op}}\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(LoadError, match=f"did you mean '{meant}'"):
-        load(f"misspelt_{meant[:3]}:IMPL", SUITE)
+class Op:
+    vjp = staticmethod(lambda ct, x: ct)
 
 
-def test_a_key_that_resembles_nothing_may_belong_to_another_suite(tmp_path, monkeypatch):
-    (tmp_path / "elsewhere.py").write_text(
-        "class Op:\n    vjp = staticmethod(lambda ct, x: ct)\n"
-        "IMPL = {'conv_3d_winograd': Op, 'relu': Op}\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert load("elsewhere:IMPL", SUITE).name == "elsewhere:IMPL"
+def test_a_key_beside_an_operators_name_is_refused_and_others_may_be_another_suites():
+    for key, meant in (("rleu", "relu"), ("rms_norm/wieght", "rms_norm/weight")):
+        with pytest.raises(LoadError, match=f"did you mean '{meant}'"):
+            loaded({key: Op})
+    assert loaded({"conv_3d_winograd": Op, "relu": Op}).name == "kernels:IMPL"
 
 
 needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")

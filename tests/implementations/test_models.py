@@ -1,8 +1,7 @@
 """A user's table for models: whole backwards, buffers of tied weights, stages by glob."""
 
-import sys
 from itertools import pairwise
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,19 +22,15 @@ from gradcheck.spec import Dialect
 from gradcheck.spec.model import ModelSpec, Size
 from gradcheck.spec.program import Program, Stage
 from gradcheck.spec.suite import Suite
+from tests.implementations.tables import imported
 
 
 @pytest.fixture
-def table(monkeypatch):
-    """Make a table importable and load it."""
-
-    def loaded(entries, suite=SUITE):
-        module = ModuleType("trainers")
-        module.IMPL = entries
-        monkeypatch.setitem(sys.modules, "trainers", module)
-        return load("trainers:IMPL", suite)
-
-    return loaded
+def table():
+    """Load a table."""
+    return lambda entries, suite=SUITE: imported(
+        entries, lambda word: load(word, suite), "trainers"
+    )
 
 
 def case_of(size="tiny", model="gpt2", suite=SUITE):
@@ -511,19 +506,6 @@ def test_python_alone_knows_no_models_but_their_entries():
     assert Python("examples.models:TRAINER").bind_model(TINY, "float64").gradients is not None
 
 
-@pytest.fixture
-def rule_table(monkeypatch):
-    """Make a table importable and bind it."""
-
-    def bound(entries):
-        module = ModuleType("kernels")
-        module.IMPL = entries
-        monkeypatch.setitem(sys.modules, "kernels", module)
-        return load("kernels:IMPL", SUITE)
-
-    return bound
-
-
 def clip(params, grads, state, t, *, max_norm):
     """A trainer's own: no eps, and in place."""
     norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads.values()))
@@ -550,31 +532,31 @@ def verdicts(binding, case, dtype="float64"):
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("sample", ["typical", "below", "at-the-norm", "zeros"])
-def test_a_function_that_works_in_place_is_judged(rule_table, sample, dtype):
+def test_a_function_that_works_in_place_is_judged(table, sample, dtype):
     entry = {"clip_norm/default": {"update": clip}}
-    assert verdicts(rule_table(entry), rule_case(sample), dtype) == {Verdict.PASS}
+    assert verdicts(table(entry), rule_case(sample), dtype) == {Verdict.PASS}
 
 
-def test_a_wrong_one_fails(rule_table):
+def test_a_wrong_one_fails(table):
     entry = {"clip_norm": SimpleNamespace(update=always)}
-    assert Verdict.FAIL in verdicts(rule_table(entry), rule_case("below"))
+    assert Verdict.FAIL in verdicts(table(entry), rule_case("below"))
 
 
-def test_what_the_table_does_not_name_is_unbound(rule_table):
-    assert verdicts(rule_table({"clip_norm/in-divisor": {"update": clip}}), rule_case()) == {
+def test_what_the_table_does_not_name_is_unbound(table):
+    assert verdicts(table({"clip_norm/in-divisor": {"update": clip}}), rule_case()) == {
         Verdict.UNBOUND
     }
-    assert verdicts(rule_table({"softmax": {"vjp": clip}}), rule_case()) == {Verdict.UNBOUND}
+    assert verdicts(table({"softmax": {"vjp": clip}}), rule_case()) == {Verdict.UNBOUND}
 
 
-def test_a_hyper_parameter_that_is_fixed_in_the_code_is_unsupported_elsewhere(rule_table):
+def test_a_hyper_parameter_that_is_fixed_in_the_code_is_unsupported_elsewhere(table):
     entry = {"clip_norm": {"update": clip}}  # takes no eps
-    assert verdicts(rule_table(entry), rule_case(dialect="in-divisor")) == {Verdict.UNSUPPORTED}
+    assert verdicts(table(entry), rule_case(dialect="in-divisor")) == {Verdict.UNSUPPORTED}
 
 
-def test_a_misspelt_rule_is_refused_with_a_hint(rule_table):
+def test_a_misspelt_rule_is_refused_with_a_hint(table):
     with pytest.raises(LoadError, match=r"no such update rule; did you mean 'clip_norm'\?"):
-        rule_table({"clip_nrom": {"update": clip}})
+        table({"clip_nrom": {"update": clip}})
 
 
 def test_the_reference_is_bound_to_everything():

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,26 +22,19 @@ from gradcheck.implementations.python import (
 )
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.draw import Draw
 from gradcheck.results.verdict import Verdict
+from tests.implementations.tables import case_of, imported, judged, verdicts
 
 
 @pytest.fixture
-def table(monkeypatch):
-    """Make a table importable and bind it."""
-
-    def bound(entries):
-        module = ModuleType("kernels")
-        module.IMPL = entries
-        monkeypatch.setitem(sys.modules, "kernels", module)
-        return Python("kernels:IMPL")
-
-    return bound
+def table():
+    """Bind a table."""
+    return lambda entries: imported(entries, Python)
 
 
 @pytest.fixture
-def imported(monkeypatch, tmp_path):
+def written(monkeypatch, tmp_path):
     """Write a module and bind NAME in it."""
 
     def bound(text, name="IMPL"):
@@ -54,21 +47,8 @@ def imported(monkeypatch, tmp_path):
     sys.modules.pop("written_kernels", None)
 
 
-def case_of(op, dialect, sample="typical"):
-    (case,) = SUITE.cases([op], [dialect], [sample])
-    return case
-
-
 WEIGHT = case_of("rms_norm", "weight")
 GEMMA = case_of("rms_norm", "unit-offset")
-
-
-def judged(binding, case, dtype="float64"):
-    return {f.name: f for f in judge_case(CaseTruth(case), binding, dtype)}
-
-
-def verdicts(*args):
-    return {name: finding.verdict.value for name, finding in judged(*args).items()}
 
 
 # ── rms_norm by hand ─────────────────────────────────────────────────────────────────────────
@@ -333,19 +313,19 @@ def test_a_reference_that_leads_nowhere_says_where_it_ends(reference, message):
         ("OTHER = {}", "has no 'IMPL'"),
     ],
 )
-def test_a_module_that_fails_on_import_is_named_with_its_error(imported, text, message):
+def test_a_module_that_fails_on_import_is_named_with_its_error(written, text, message):
     with pytest.raises(LoadError, match="written_kernels") as caught:
-        imported(text)
+        written(text)
     assert message in str(caught.value)
 
 
-def test_ctrl_c_during_an_import_is_still_ctrl_c(imported):
+def test_ctrl_c_during_an_import_is_still_ctrl_c(written):
     with pytest.raises(KeyboardInterrupt):
-        imported("raise KeyboardInterrupt")
+        written("raise KeyboardInterrupt")
 
 
-def test_a_table_may_lie_inside_an_object(imported):
-    assert imported("class A:\n    B = {}", "A.B").table == {}
+def test_a_table_may_lie_inside_an_object(written):
+    assert written("class A:\n    B = {}", "A.B").table == {}
 
 
 @pytest.mark.parametrize("entries", [[("rms_norm", RIGHT)], None, RIGHT, vjp, "rms_norm"])
@@ -400,12 +380,6 @@ def test_what_says_itself_how_it_is_differentiated_is_not_a_frameworks():
         assert differentiated(entry) is None
 
 
-def judged_entry(op, dialect, dtype):
-    (case,) = SUITE.cases([op], [dialect], ["typical"])
-    found = judge_case(CaseTruth(case), load("examples.frameworks:IMPL", SUITE), dtype)
-    return {f.name: f.verdict.value for f in found}
-
-
 EXAMPLES = {
     ("silu", "default"): {"x": "pass"},
     ("rms_norm", "weight"): {"x": "pass", "w": "fail"},
@@ -423,7 +397,8 @@ EXAMPLES = {
 def test_the_examples_are_right_and_wrong_as_they_say(op, dialect, dtype):
     pytest.importorskip("torch")
     pytest.importorskip("jax")
-    assert judged_entry(op, dialect, dtype) == {"forward": "pass", **EXAMPLES[op, dialect]}
+    found = verdicts(load("examples.frameworks:IMPL", SUITE), case_of(op, dialect), dtype)
+    assert found == {"forward": "pass", **EXAMPLES[op, dialect]}
 
 
 @pytest.mark.frameworks

@@ -19,6 +19,7 @@ from gradcheck.results.verdict import Verdict
 from gradcheck.spec.model import ModelSpec, Size
 from gradcheck.spec.program import Program, Stage
 from gradcheck.spec.suite import Suite
+from tests.implementations.tables import case_of, imported, judged
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.frameworks
@@ -27,26 +28,10 @@ DTYPES = ["float64", "float32"]
 PEERS = SUITE.peers["torch"]
 
 
-def case_of(op, dialect, sample="typical"):
-    (case,) = SUITE.cases([op], [dialect], [sample])
-    return case
-
-
-def judged(binding, case, dtype):
-    return {f.name: f for f in judge_case(CaseTruth(case), binding, dtype)}
-
-
 @pytest.fixture
-def peers(monkeypatch):
+def peers():
     """Bind a table of functions of tensors."""
-
-    def bound(table):
-        module = ModuleType("my_peers")
-        module.OPERATORS = table
-        monkeypatch.setitem(sys.modules, "my_peers", module)
-        return Torch(["my_peers:OPERATORS"])
-
-    return bound
+    return lambda table: imported(table, lambda word: Torch([word]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -475,20 +460,14 @@ def test_values_are_copied_in_and_nothing_is_left_behind():
 
 @pytest.mark.frameworks
 @pytest.mark.parametrize("entry", [Tied, lambda *, vocab, c: Untied(vocab=vocab, c=c)])
-def test_a_users_table_may_hold_a_class_or_a_function_that_makes_a_module(monkeypatch, entry):
-    module = ModuleType("trainers")
-    module.IMPL = {"tied": entry}
-    monkeypatch.setitem(sys.modules, "trainers", module)
-    binding = load("trainers:IMPL", SUITE_OF_ONE)
+def test_a_users_table_may_hold_a_class_or_a_function_that_makes_a_module(entry):
+    binding = imported({"tied": entry}, lambda word: load(word, SUITE_OF_ONE))
     assert bad(judge_model(TRUTH, binding, "float32")) == {}
 
 
 @pytest.mark.frameworks
-def test_a_table_of_peers_may_hold_modules_beside_operators(monkeypatch):
-    module = ModuleType("my_peers")
-    module.BOTH = {"tanh": torch.tanh, "tied": changed(), "tied/default": Tied}
-    monkeypatch.setitem(sys.modules, "my_peers", module)
-    binding = Torch(["my_peers:BOTH"])
+def test_a_table_of_peers_may_hold_modules_beside_operators(peers):
+    binding = peers({"tanh": torch.tanh, "tied": changed(), "tied/default": Tied})
     assert bad(judge_model(TRUTH, binding, "float64")) == {}
     assert binding.bind(SUITE.cases(["tanh"])[0], "float64") is not None
     (other,) = SUITE.model_cases(["gpt2"], sizes=["tiny"])

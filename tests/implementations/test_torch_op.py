@@ -1,6 +1,3 @@
-import sys
-from types import ModuleType
-
 import numpy as np
 import pytest
 from gradcheck_cases import SUITE
@@ -8,27 +5,19 @@ from gradcheck_cases import SUITE
 import gradcheck
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.python import Python
-from gradcheck.judge.operator import CaseTruth, judge_case
+from tests.implementations.tables import case_of, imported
+from tests.implementations.tables import judged as findings
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.frameworks
 F = torch.nn.functional
 
 DTYPES = ["float64", "float32"]
-TRUTHS = {}
 
 
 def judged(table, op, dialect, dtype="float64", sample="typical"):
-    (case,) = SUITE.cases([op], [dialect], [sample])
-    module = ModuleType("my_tensors")
-    module.IMPL = table
-    sys.modules["my_tensors"] = module
-    try:
-        binding = Python("my_tensors:IMPL", SUITE.operators)
-    finally:
-        del sys.modules["my_tensors"]
-    truth = TRUTHS.setdefault(case.name, CaseTruth(case))
-    return {f.name: f for f in judge_case(truth, binding, dtype)}
+    binding = imported(table, lambda word: Python(word, SUITE.operators))
+    return findings(binding, case_of(op, dialect, sample), dtype)
 
 
 class RmsNorm(torch.autograd.Function):
@@ -332,10 +321,6 @@ def test_tensors_go_to_the_gpu_and_gradients_come_back(dtype):
         seen.append(x.device.type)
         return torch.tanh(x)
 
-    case = SUITE.cases(["tanh"], ["default"], ["typical"])[0]
-    truth = CaseTruth(case) if dtype in DTYPES else CaseTruth.in_low(case, "", dtype)
-    TRUTHS[case.name] = truth
     found = judged({"tanh": gradcheck.torch_op(tanh, device="cuda")}, "tanh", "default", dtype)
-    del TRUTHS[case.name]
     assert set(seen) == {"cuda"}
     assert found["forward"].verdict == "pass"

@@ -8,38 +8,30 @@ import gradcheck_cases
 import pytest
 
 from gradcheck.errors import SpecError
-from gradcheck.power.diagnosis import (
-    FEW,
-    WITH_SPEC,
-    Diagnosed,
-    Named,
-    Naming,
-    Small,
-    Tally,
-    confusion,
-    diagnose_mutants,
-    name_all,
-    small,
-)
-from gradcheck.power.killed_binding import caught
-from gradcheck.power.score import Part
+from gradcheck.power.diagnosed_mutant import FEW, Named, Small, caught, held_out, small
+from gradcheck.power.diagnosis import WITH_SPEC, Diagnosed, Tally, confusion
+from gradcheck.power.run_mutants import MutationPlan, Part, run
 from gradcheck.results.finding import Diagnosis
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.mutant_registry import mutants_of
 
 SUITE = gradcheck_cases.SUITE
-SHARE = 0.8
 
 
-def named(label="", labels=("F",), held_out=False, name="m"):
+def one(label="", labels=("F",), apart=False, name="m"):
     return Named(
-        op="square", family="f", name=name, says="It is wrong.", labels=labels, held_out=held_out,
+        op="square", family="f", name=name, says="It is wrong.", labels=labels, held_out=apart,
         found=(("x", Diagnosis(label=label, says="dx is off", rule="r" if label else "")),),
     )  # fmt: skip
 
 
+def plan_of(*ops, **options):
+    usual = {"kind": "diagnosis", "suites": ("user:SUITE",), "names": ops or ("square",)}
+    return MutationPlan(**{**usual, **options})
+
+
 def diagnosed(*those, **options):
-    return Diagnosed(version="0", suite="s", suite_version="1", seed=0, named=those, **options)
+    return Diagnosed(version="0", suite="s", suite_version="1", seed=0, scores=those, **options)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +50,7 @@ def test_too_few_right_or_too_many_wrong_are_not_good(right, wrong, unnamed, goo
 
 
 def test_what_stopped_early_or_had_trouble_is_not_sound():
-    found = diagnosed(named("F"))
+    found = diagnosed(one("F"))
     assert found.sound
     assert not replace(found, complete=False).sound
     assert not replace(found, troubles=("a worker process died",)).sound
@@ -66,16 +58,16 @@ def test_what_stopped_early_or_had_trouble_is_not_sound():
 
 
 def test_verdicts_are_counted_apart_for_what_is_held_out():
-    found = diagnosed(named("F"), named("S"), named(held_out=True), named("F", held_out=True))
+    found = diagnosed(one("F"), one("S"), one(apart=True), one("F", apart=True))
     assert Tally.of(found.named) == Tally(2, 1, 1, 2)
     assert Tally.of(found.development) == Tally(1, 1, 0, 1)
     assert Tally.of(found.held_out) == Tally(1, 0, 1, 1)
 
 
 def test_another_class_that_names_the_defect_as_well_is_right_and_confusion_counts_the_first():
-    both = named("D", labels=("F", "D"))
+    both = one("D", labels=("F", "D"))
     assert Tally.of([both]) == Tally(1, 0, 0, exact=0)
-    assert confusion([both, named()]) == {("F", "D"): 1, ("F", ""): 1}
+    assert confusion([both, one()]) == {("F", "D"): 1, ("F", ""): 1}
 
 
 @pytest.mark.suite
@@ -87,26 +79,27 @@ def test_the_parts_diagnose_every_mutant_exactly_once(suite_of, make):
     suite_of([make.op()], wrong)
 
     def names(**options):
-        plan = Naming(suites=("user:SUITE",), ops=("square",), **options)
-        found = diagnose_mutants(plan)
-        narrow = [f"{one.name} in {one.dtype}" for one in found.narrow]
-        return [*(one.name for one in found.named), *narrow]
+        found = run(plan_of(**options))
+        narrow = [f"{mutant.name} in {mutant.dtype}" for mutant in found.narrow]
+        return [*(mutant.name for mutant in found.named), *narrow]
 
-    assert {"by-3", "narrow-x-tf32 in float64"} <= {*names()}
+    whole = names()
+    assert {"by-3", "narrow-x-tf32 in float64"} <= {*whole}
     parts = [names(part=Part(i, 3)) for i in (1, 2, 3)]
-    assert sorted(n for part in parts for n in part) == sorted(names())
-    assert all(len(part) < len(names()) / 2 for part in parts)
-    apart = names(held_out=False, narrow=False)
-    assert 0 < len(apart) < len(wrong)
+    assert sorted(n for part in parts for n in part) == sorted(whole)
+    assert all(len(part) < len(whole) / 2 for part in parts)
+    assert 0 < sum(map(held_out, wrong)) < len(wrong)
 
 
 def test_failures_that_stay_large_make_it_unsound():
     shrunk = Small(output="x", label="F", before=30, after=2, largest=2)
+    assert FEW == 8
+    assert replace(shrunk, after=FEW).few
     large = replace(shrunk, after=9)
-    found = diagnosed(*(replace(named("F"), small=s) for s in (shrunk,) * 4 + (large,)))
+    found = diagnosed(*(replace(one("F"), small=s) for s in (shrunk,) * 4 + (large,)))
     assert found.few == 4
     assert found.sound
-    assert not diagnosed(*(replace(named("F"), small=s) for s in (shrunk, large))).sound
+    assert not diagnosed(*(replace(one("F"), small=s) for s in (shrunk, large))).sound
 
 
 # ── failures made small ──────────────────────────────────────────────────────────────────────
@@ -140,19 +133,6 @@ def test_no_more_is_removed_than_the_defect_allows(op, name, least):
     assert shrunk(op, name).after >= least
 
 
-@pytest.mark.suite
-def test_most_failures_are_shown_by_few_elements():
-    plan = Naming(ops=tuple(SUITE.operators), part=Part(1, 20), held_out=False, narrow=False)
-    named = [one for each in name_all(plan).results for one in each]
-    found = [one.small for one in named]
-    assert len(found) >= 40
-    assert sum(one.few for one in found) >= SHARE * len(found), [
-        (one.op, one.name, one.small.after) for one in named if not one.small.few
-    ]
-    assert all(one.after <= one.before for one in found)
-    assert FEW == 8
-
-
 def test_without_a_spec_mutants_are_diagnosed_by_check_and_those_that_pass_are_left_out(
     suite_of, make
 ):
@@ -161,12 +141,12 @@ def test_without_a_spec_mutants_are_diagnosed_by_check_and_those_that_pass_are_l
         make.mutant(lambda xp, ct, x: -2 * ct * x, name="sign"),
     ]
     suite_of([make.op()], wrong)
-    found = diagnose_mutants(Naming(suites=("user:SUITE",), ops=("square",), black_box=True))
+    found = run(plan_of(black_box=True))
     assert {one.name: one.first.label for one in found.named} == {"factor": "F", "sign": "S"}
-    assert (found.narrow, found.small, found.passed) == ((), [], 0)
+    assert (found.narrow, found.small, found.passed) == ([], [], 0)
 
 
 def test_a_score_without_specs_has_a_bar_of_its_own():
-    few = [named("F")] * 6 + [named()] * 4
+    few = [one("F")] * 6 + [one()] * 4
     assert not diagnosed(*few).sound
     assert diagnosed(*few, black_box=True).sound

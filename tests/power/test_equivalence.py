@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.power.equivalence import TRIALS, difference
+from gradcheck.power.attack import TRIALS, difference
 
 
 def inputs(draw):

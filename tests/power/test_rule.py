@@ -123,13 +123,13 @@ TABLES = {
     ],
 )
 def test_a_table_at_fault_is_one_line(monkeypatch, name, error, said):
-    monkeypatch.setattr("gradcheck.power.rule.resolve", TABLES.__getitem__)
+    monkeypatch.setattr("gradcheck.power.run_mutants.resolve", TABLES.__getitem__)
     with pytest.raises(error, match=said):
         rule_mutants_of(suite(name))
 
 
 def test_mutants_stand_by_their_rule(monkeypatch):
-    monkeypatch.setattr("gradcheck.power.rule.resolve", TABLES.__getitem__)
+    monkeypatch.setattr("gradcheck.power.run_mutants.resolve", TABLES.__getitem__)
     found = rule_mutants_of(suite("GOOD"))
     assert [m.full_name for m in found["descent"]] == ["descent/wrong", "descent/other"]
     assert rule_mutants_of(suite()) == {"descent": []}

@@ -5,9 +5,8 @@ import pytest
 
 import gradcheck
 from gradcheck.errors import LoadError, SpecError, UsageError
-from gradcheck.power.operators import Power
-from gradcheck.power.run_mutants import MutationPlan, run
-from gradcheck.power.score import WHOLE, Part, Score, Trial
+from gradcheck.power.operators import Power, Score, Trial
+from gradcheck.power.run_mutants import WHOLE, MutationPlan, Part, run
 
 DTYPES = ("float64", "float32")
 
@@ -157,7 +156,7 @@ def test_an_interruption_before_the_first_operator_leaves_nothing(several):
 def test_a_mistake_in_a_table_ends_it_before_anything_is_attacked(
     make, suite_of, monkeypatch, mutants, error, said
 ):
-    monkeypatch.setattr("gradcheck.power.score.CaseTruth", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr("gradcheck.power.operators.CaseTruth", lambda *_: pytest.fail("it began"))
     if isinstance(mutants, list):
         mutants = [make.mutant(halves, op=op, killer=killer) for op, killer in mutants]
     suite_of([make.op("a"), make.op("b")], mutants)

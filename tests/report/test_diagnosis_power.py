@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradcheck.power.diagnosis import Diagnosed, Named, Small
-from gradcheck.power.narrow_named import NamedNarrow
+from gradcheck.power.diagnosed_mutant import Named, NamedNarrow, Small
+from gradcheck.power.diagnosis import Diagnosed
 from gradcheck.report.diagnosis_power import LISTED, render, summary
 from gradcheck.report.power_page import FORMATS
 from gradcheck.results.finding import Diagnosis
@@ -25,7 +25,7 @@ OFF = named("off", "S")
 HIDDEN = named("hidden", "S", held_out=True)
 FOUND = Diagnosed(
     version="0", suite="s", suite_version="1", seed=0,
-    named=(*RIGHT, OFF, HIDDEN, named("mute", held_out=True)),
+    scores=(*RIGHT, OFF, HIDDEN, named("mute", held_out=True)),
 )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def test_the_last_line_says_how_many_of_both_parts():
     )
     assert summary(FOUND) == last
     assert render(FOUND, "terminal").splitlines()[-1] == last
-    sound = replace(FOUND, named=tuple(RIGHT))
+    sound = replace(FOUND, scores=tuple(RIGHT))
     assert summary(sound).startswith("POWER pass diagnosed=18/18 wrong=0")
     assert "NOT SOUND" not in render(sound, "markdown")
 
@@ -72,7 +72,7 @@ def test_a_narrow_mutant_is_named_by_its_type(type, says, verdict):
 
 
 def test_narrow_mutants_have_a_score_of_their_own():
-    found = replace(FOUND, named=tuple(RIGHT), narrow=(*[narrow()] * 18, narrow("sums", says="")))
+    found = replace(FOUND, scores=(*RIGHT, *[narrow()] * 18, narrow("sums", says="")))
     assert found.sound
     line = "18 of 19 mutants with narrow numbers are named by their type (94.7%), 0 wrongly (0.0%)"
     for form in ("terminal", "markdown"):
@@ -83,7 +83,7 @@ def test_narrow_mutants_have_a_score_of_their_own():
     assert "| TF32 in float32 | 18 | 0 | 1 | 94.7% |" in page
     assert summary(found).endswith("narrow=18/19 narrow_wrong=0")
     assert len(json.loads(render(found, "json"))["narrow"]) == 19
-    weak = replace(found, narrow=(*[narrow()] * 8, narrow(says="")))
+    weak = replace(found, scores=(*RIGHT, *[narrow()] * 8, narrow(says="")))
     assert not weak.sound
     assert "NOT SOUND" in render(weak, "terminal")
 
@@ -116,7 +116,7 @@ def test_a_run_cut_short_says_so_in_every_format():
 
 
 def test_the_terminal_counts_what_it_does_not_spell_out():
-    many = replace(FOUND, named=tuple(named(f"off-{i}", "S") for i in range(LISTED + 2)))
+    many = replace(FOUND, scores=tuple(named(f"off-{i}", "S") for i in range(LISTED + 2)))
     text = render(many, "terminal")
     assert "… and 2 more mutants named wrongly" in text
     assert f"off-{LISTED}" not in text
@@ -125,24 +125,24 @@ def test_the_terminal_counts_what_it_does_not_spell_out():
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_nothing_diagnosed_is_a_report_too(form):
-    empty = replace(FOUND, named=())
+    empty = replace(FOUND, scores=())
     assert render(empty, form).endswith("\n")
     assert "POWER fail diagnosed=0/0" in summary(empty)
 
 
 def test_hostile_words_are_escaped():
     evil = named("evil", "S", says="It has | and <b> and \x1b[31m.")
-    page = render(replace(FOUND, named=(evil,)), "markdown")
+    page = render(replace(FOUND, scores=(evil,)), "markdown")
     assert "\x1b" not in page
     assert "It has \\| and &lt;b&gt; and" in page
-    assert "\x1b" not in render(replace(FOUND, named=(evil,)), "terminal")
+    assert "\x1b" not in render(replace(FOUND, scores=(evil,)), "terminal")
 
 
 @pytest.mark.parametrize("form", ["terminal", "markdown"])
 def test_how_few_elements_failures_need_is_told(form):
     few = Small(output="x", label="F", before=20, after=2, largest=1)
     large = replace(few, after=10)
-    found = replace(FOUND, named=(replace(RIGHT[0], small=few), replace(RIGHT[1], small=large)))
+    found = replace(FOUND, scores=(replace(RIGHT[0], small=few), replace(RIGHT[1], small=large)))
     text = " ".join(render(found, form).split())
     assert "1 of 2 failures (50.0%) are shown by at most 8 elements" in text
     assert "on average 6.0, where the samples have 20.0" in text

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from gradcheck.cli.main import main
-from gradcheck.power.narrow_model import OPERATOR, NarrowPower, Outcome
+from gradcheck.power.narrow import NarrowPower, Outcome
 from gradcheck.report.narrow import render
 from gradcheck.report.power_page import FORMATS
 
 
 def outcome(what="operands", kind="TF32", *, rejected=True, reason="", subject="matmul/bias"):
-    return Outcome(subject, OPERATOR, what, kind, "float32", rejected, reason)
+    return Outcome(subject, "operator", what, kind, "float32", rejected, reason)
 
 
 def power(*outcomes):

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from gradcheck.power.operators import Power
-from gradcheck.power.score import WHOLE, Part, Score, Trial
+from gradcheck.power.operators import Power, Score, Trial
+from gradcheck.power.run_mutants import WHOLE, Part
 from gradcheck.report.power import LISTED, SMALL, render, summary
 from gradcheck.report.power_page import FORMATS
 

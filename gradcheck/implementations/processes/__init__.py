@@ -1,4 +1,8 @@
-"""Child processes in which foreign code runs: crashes and hangs become verdicts here."""
+"""Child processes in which foreign code runs.
+
+What happens when it crashes or hangs is told in `crash_or_hang`. `child` starts, watches and ends a
+process; `c_worker` sends scripts of C calls to `worker`, which runs in one.
+"""
 
 from __future__ import annotations
 

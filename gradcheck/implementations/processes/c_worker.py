@@ -1,4 +1,7 @@
-"""Scripts of C calls, and the worker process that runs them, seen from its parent."""
+"""Scripts of C calls, and the worker process that runs them, seen from its parent.
+
+What becomes of a crash or hang is told in `crash_or_hang`.
+"""
 
 from __future__ import annotations
 

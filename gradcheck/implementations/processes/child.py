@@ -1,4 +1,7 @@
-"""A child process: messages with deadlines, its end, and the end of all that it started."""
+"""A child process: messages with deadlines, its end, and the end of all that it started.
+
+What becomes of a crash or hang is told in `crash_or_hang`.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +48,10 @@ class Mark:
 
     @contextmanager
     def put(self) -> Iterator[None]:
-        """What is started meanwhile, with `environment` added to its own, has the mark.
+        """Put the mark on processes that start in the block, with `environment` added to theirs.
 
-        This process has it meanwhile, too, and so what another thread of it starts: that is in our
-        session, and no stray of a child ever is.
+        This process has the mark meanwhile, and so have processes that another thread starts: those
+        are in our session, which a stray of a child never is.
         """
         with _ONE_AT_A_TIME, ExitStack() as after:
             try:
@@ -62,7 +65,7 @@ class Mark:
             yield
 
     def strays(self) -> Iterator[int]:
-        """The processes with the mark that have not ended; none where the system does not tell."""
+        """Live processes with the mark; none where the system does not list them."""
         entry = "".join(f"{name}={value}\0" for name, value in self.environment.items())
         sought = (entry or f" {self._number} ").encode()
         ours = str(os.getsid(0))
@@ -77,7 +80,7 @@ class Mark:
 
 
 def dead(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; it is not reaped, so that its group keeps its number."""
+    """Whether a process has ended; it is not reaped, so that its group keeps its number."""
     if process.returncode is not None:
         return True
     look = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -353,7 +356,7 @@ class Child:
             return got
 
     def _wait(self, deadline: float, *, writing: int | None = None, reading: bool = True) -> bool:
-        """Wait until something happens, and take in what was printed (and said, if `reading`).
+        """Wait for an event, and read what was printed (and sent, if `reading`).
 
         False: the deadline has passed.
         """
@@ -392,7 +395,7 @@ class Child:
             self._unread += got
 
     def _drain(self) -> None:
-        """Read what was printed, at most what a pipe holds, so that a flood cannot stall this."""
+        """Read what was printed, at most as much as a pipe holds: a flood must not stall this."""
         for _ in range(PIPE // CHUNK):
             descriptor = self._descriptors.get("capture")
             if descriptor is None:

@@ -1,6 +1,6 @@
-"""What a crashed script did: it is run again with margins in place of guard pages.
+"""Which memory a crashed script of C calls touched: it runs again, with margins for guard pages.
 
-Each run takes a fresh process of 40 ms, and only a crash has one.
+Each run takes a fresh process of 40 ms, and only a crash has one (`crash_or_hang`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def handled(script: Script, ending: Ending, fresh: Factory, let: Factory) -> Out
 
 
 def _touched(script: Script, fresh: Factory) -> str:
-    """Which memory a script must not touch it touches, in words."""
+    """The memory that a script touches and must not, in words."""
     try:
         with fresh() as worker:
             outcome = worker.run(_loosened(script))
@@ -105,7 +105,7 @@ def _loosened(script: Script, strict: Buffer | None = None) -> Script:
 
 
 def _written(script: Script, outcome: Outcome) -> Iterator[str]:
-    """What was written where nothing may be."""
+    """Forbidden writes, in words."""
     for buffer in script.buffers:
         stray = outcome.strayed.get(buffer.name, "")
         if stray:
@@ -123,7 +123,7 @@ def _written(script: Script, outcome: Outcome) -> Iterator[str]:
 
 
 def _eliminated(script: Script, fresh: Factory) -> Iterator[str]:
-    """Nothing was changed: which single restriction kills it?"""
+    """Without a write: the single restrictions under which the script crashes, in words."""
 
     def kills(strict: Buffer) -> bool:
         return _ended(_loosened(script, strict), fresh) is not None
@@ -143,7 +143,7 @@ def _eliminated(script: Script, fresh: Factory) -> Iterator[str]:
 
 
 def _ended(script: Script, fresh: Factory) -> Ending | None:
-    """How a script ends a fresh process; None: it does not."""
+    """How a fresh process ends on a script; None: it does not."""
     try:
         with fresh() as worker:
             worker.run(script)

@@ -1,4 +1,17 @@
-"""How a process ended: what a crash or hang is called, why it happened, how many are allowed."""
+"""What happens when foreign code crashes or hangs: from the end of its process to a verdict.
+
+1. Each call has a deadline in seconds. `c_worker.Worker` sets it for a C function, `isolated` for
+   Python, `protocol.session` for a program; moving data and loading have their own.
+2. `child.Child` waits. When the deadline passes, it kills the process with everything that this has
+   started; the `Ending` is a TIMEOUT. When the process ends before it answers, it is a CRASH, with
+   the signal or the exit status. Both are raised as a `WorkerError`.
+3. The caller makes a finding of it: `placed` names the call, and `because` adds the last words of a
+   sanitizer or of an assertion. After a crash in C, `crash_analysis` finds out which memory was
+   touched.
+4. The next case starts a new process. After three hangs or ten crashes of an operator (`LIMITS`)
+   its other cases are NOTRUN: `gradcheck.run.limits.CrashLimit` counts them in the order of the
+   run's cases, and `Budget` within one case, or for a caller without a run.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +45,7 @@ class WorkerError(Exception):
     """A process crashed or hung before it answered; `ending` says how."""
 
     def __init__(self, ending: Ending) -> None:
-        """Carry how."""
+        """Carry the ending."""
         super().__init__(ending.reason)
         self.ending = ending
 
@@ -59,6 +72,66 @@ def placed(ending: Ending, what: str, limit: float) -> str:
     return f"{ending.reason} in {what}"
 
 
+# ── how many are allowed ────────────────────────────────────────────────────────────────────────
+
+LIMITS: Final = {Verdict.TIMEOUT: 3, Verdict.CRASH: 10}
+PLURALS: Final = {Verdict.TIMEOUT: "hangs", Verdict.CRASH: "crashes"}
+MAX_INVESTIGATED: Final = 3
+"""Crashes of one operator that are looked into; each takes some processes more."""
+_COUNTED: Final = ContextVar("counted", default=True)
+_CASE: Final = ContextVar("case", default="")
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Count no crash or hang in the block: diagnosis does not use up the budget of verdicts."""
+    token = _COUNTED.set(False)
+    try:
+        yield
+    finally:
+        _COUNTED.reset(token)
+
+
+def of_case(name: str) -> None:
+    """Give the case `name` a budget of its own; with an empty name, budgets are per operator.
+
+    A run counts over cases itself (`gradcheck.run.crash_limit`), where their order is known.
+    """
+    _CASE.set(name)
+
+
+def too_often(op: str, spent: Callable[[Verdict], int]) -> str | None:
+    """The reason not to run the rest of an operator, given its crashes and hangs; None: run it."""
+    for verdict, limit in LIMITS.items():
+        if spent(verdict) >= limit:
+            return f"not run after {limit} {PLURALS[verdict]} of {op}"
+    return None
+
+
+class Budget:
+    """Counts crashes and hangs per operator, and per case after `of_case`."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._spent: Counter[tuple[str, str, Verdict]] = Counter()
+        self._crashes: Counter[str] = Counter()
+
+    def spend(self, op: str, verdict: Verdict) -> None:
+        """Count one CRASH or TIMEOUT of an operator; other verdicts cost nothing."""
+        self._spent[_CASE.get(), op, verdict] += verdict in LIMITS and _COUNTED.get()
+        self._crashes[op] += verdict is Verdict.CRASH
+
+    def investigates(self, op: str, verdict: Verdict) -> bool:
+        """Whether the crash that was counted last is one of the first, which are run again."""
+        return verdict is Verdict.CRASH and self._crashes[op] <= MAX_INVESTIGATED
+
+    def exhausted(self, op: str) -> str | None:
+        """The reason not to run the rest of an operator; None: run it."""
+        return too_often(op, lambda verdict: self._spent[_CASE.get(), op, verdict])
+
+
+# ── what the process said about it ──────────────────────────────────────────────────────────────
+
 MAX_LINE: Final = 300
 """Characters of a line that are repeated."""
 REPORT: Final = re.compile(
@@ -66,7 +139,7 @@ REPORT: Final = re.compile(
     r"(?P<rest>(?:.+\n|\n(?=0x|Address ))*)",
     re.MULTILINE,
 )
-"""Its first paragraphs: the access, the stack, and where the address lies."""
+"""The first paragraphs of a report: the access, the stack, and where the address lies."""
 KIND: Final = re.compile(r" (?:on|in|at|of|\().*")
 """What follows the kind of a mistake: addresses and threads."""
 ACCESS: Final = re.compile(r"^\s*(READ|WRITE) of size \d+", re.IGNORECASE | re.MULTILINE)
@@ -145,59 +218,3 @@ def _facts(rest: str) -> Iterator[str]:
 def _line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …"
-
-
-LIMITS: Final = {Verdict.TIMEOUT: 3, Verdict.CRASH: 10}
-PLURALS: Final = {Verdict.TIMEOUT: "hangs", Verdict.CRASH: "crashes"}
-MAX_INVESTIGATED: Final = 3
-"""Crashes of one operator that are looked into; each takes some processes more."""
-_COUNTED: Final = ContextVar("counted", default=True)
-_CASE: Final = ContextVar("case", default="")
-
-
-@contextmanager
-def uncounted() -> Iterator[None]:
-    """Count no crash or hang meanwhile: diagnosis does not use up the verdicts' budget."""
-    token = _COUNTED.set(False)
-    try:
-        yield
-    finally:
-        _COUNTED.reset(token)
-
-
-def of_case(name: str) -> None:
-    """Give the case `name` a budget of its own; with an empty name, budgets are per operator.
-
-    A run counts over cases itself (`gradcheck.run.crash_limit`), where their order is known.
-    """
-    _CASE.set(name)
-
-
-def too_often(op: str, spent: Callable[[Verdict], int]) -> str | None:
-    """The reason not to run the rest of an operator, given its crashes and hangs; None: run it."""
-    for verdict, limit in LIMITS.items():
-        if spent(verdict) >= limit:
-            return f"not run after {limit} {PLURALS[verdict]} of {op}"
-    return None
-
-
-class Budget:
-    """Counts crashes and hangs per operator, and per case after `of_case`."""
-
-    def __init__(self) -> None:
-        """Nothing is spent."""
-        self._spent: Counter[tuple[str, str, Verdict]] = Counter()
-        self._crashes: Counter[str] = Counter()
-
-    def spend(self, op: str, verdict: Verdict) -> None:
-        """Count one CRASH or TIMEOUT of an operator; other verdicts cost nothing."""
-        self._spent[_CASE.get(), op, verdict] += verdict in LIMITS and _COUNTED.get()
-        self._crashes[op] += verdict is Verdict.CRASH
-
-    def investigates(self, op: str, verdict: Verdict) -> bool:
-        """Whether the crash that was counted last is one of the first, which are run again."""
-        return verdict is Verdict.CRASH and self._crashes[op] <= MAX_INVESTIGATED
-
-    def exhausted(self, op: str) -> str | None:
-        """The reason not to run the rest of an operator; None: run it."""
-        return too_often(op, lambda verdict: self._spent[_CASE.get(), op, verdict])

@@ -61,12 +61,12 @@ class Floats:
             _libc.fegetenv(self._saved)
 
     def set(self) -> None:
-        """Compute by it from now on."""
+        """Restore it."""
         if _known:
             _libc.fesetenv(self._saved)
 
     def changed(self) -> tuple[str, ...]:
-        """What of it is otherwise now, in words; flags that calculations raise are none of it."""
+        """The parts that differ now, in words; exception flags do not count."""
         if not _known or _form is None:
             return ()
         now = ctypes.create_string_buffer(SIZE)

@@ -67,7 +67,7 @@ ANY: Final = Limits()
 
 
 def new_stamp() -> bytes:
-    """What a request carries and its answer repeats, so that nothing else is taken for it."""
+    """A random stamp of a request, which its answer repeats."""
     return os.urandom(STAMP)
 
 
@@ -181,7 +181,7 @@ class ParentChannel:
         self.stamp = b""
 
     def mark(self, mark: bytes) -> None:
-        """Say how far it is with the request that has this stamp."""
+        """Report progress on the request with this stamp."""
         self.write(mark + self.stamp)
 
     def exactly(self, n: int) -> bytearray:
@@ -203,7 +203,7 @@ class ParentChannel:
             rest = rest[os.write(self._mine[1], rest) :]
 
     def check(self) -> None:
-        """End the process if it is a copy, or if its descriptors are no more what they were."""
+        """End the process if it is a copy, or if its descriptors were closed or replaced."""
         if os.getpid() != self._process:
             os._exit(0)
         try:
@@ -216,7 +216,7 @@ class ParentChannel:
             os.set_blocking(descriptor, True)
 
     def restore(self) -> None:
-        """What is printed goes to the capture, even if the code before has closed it."""
+        """Send standard output and error to the capture, even if the code has closed them."""
         for stream in (1, 2):
             os.dup2(self._capture, stream)
 
@@ -247,6 +247,6 @@ def end_with_parent() -> None:
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
+        import resource  # not on every system
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

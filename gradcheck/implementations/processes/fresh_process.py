@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-
-class Closing(Protocol):
-    """Something with a process of its own."""
-
-    def close(self) -> None:
-        """End the process."""
-
+from gradcheck.implementations.bound import Closing
 
 P = TypeVar("P", bound=Closing)
 

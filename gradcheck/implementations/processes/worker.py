@@ -27,7 +27,7 @@ WATCHED: Final = (
     *MEMORY_FAULTS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
     signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF,
 )  # fmt: skip
-"""Whose handlers are what they were, after a call."""
+"""Signals whose handlers are restored after a call."""
 TIMERS: Final = {
     signal.ITIMER_REAL: "SIGALRM", signal.ITIMER_VIRTUAL: "SIGVTALRM", signal.ITIMER_PROF: "SIGPROF"
 }  # fmt: skip
@@ -58,7 +58,7 @@ class Signals:
         self.settled()
 
     def settled(self) -> None:
-        """What is so now, stays so: the handlers that a library brings when it is loaded."""
+        """Take the present handlers as right: a library installs some when it is loaded."""
         self._handlers = {number: _handler(number) for number in WATCHED}
         self._timers = {timer: _runs(timer) for timer in TIMERS}
 
@@ -67,7 +67,7 @@ class Signals:
         _libc.pthread_sigmask(signal.SIG_SETMASK, self._held, None)
 
     def restore(self) -> list[str]:
-        """Make everything what it was; what would still have disturbed later calls, in words.
+        """Restore everything; say what would still have disturbed later calls.
 
         A signal that the code sent to itself arrives here.
         """
@@ -85,7 +85,7 @@ class Signals:
 
 
 def _handler(number: int) -> bytes:
-    """What is done on a signal, as the system has it."""
+    """The system's action for a signal."""
     found = ctypes.create_string_buffer(SIZE)
     _libc.sigaction(number, None, found)
     return found.raw
@@ -175,7 +175,7 @@ class Machine:
     def _called(
         self, function: Any, arguments: Sequence[Any], library: str, buffers: Mapping[str, Guarded]
     ) -> tuple[Any, list[str]]:
-        """What a call returns, and what it did that it must not; that is undone."""
+        """The result of a call, and a sentence per violation, which is undone."""
         floats = self._floats[library]
         self._signals.hold()
         floats.set()

@@ -4,7 +4,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.numerics.narrow import BFLOAT16, FLOAT16, FLOAT32, TF32, cut
-from gradcheck.power.narrow import Rounding
+from gradcheck.power.narrow_operators import Rounding
 from tests.explain.scenes import named, only, reading_cotangent, right
 
 NARROW = only("narrow")

@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 from gradcheck.implementations.processes.child import RLIMIT_LOCKS, Child
-from gradcheck.implementations.processes.crash_or_hang import WorkerError
 from gradcheck.results.printed import FIRST, LAST, Excerpt
 from gradcheck.results.verdict import Verdict
-
-LONG = 300.0
-"""Seconds in which anything happens, on any machine."""
+from tests.implementations.processes.scripts import LONG, ended, gone
 
 
 @pytest.fixture
@@ -32,25 +29,6 @@ def child():
     yield start
     for one in made:
         one.kill()
-
-
-def ended(call):
-    with pytest.raises(WorkerError) as caught:
-        call()
-    return caught.value.ending
-
-
-def gone(pid):
-    """Whether a process is no more, or at most a zombie that init has not reaped."""
-    for _ in range(30_000):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in "ZX":
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def descriptors():
@@ -295,9 +273,16 @@ BEGINS = {
 
 
 @pytest.mark.slow(keep=2)
-@pytest.mark.parametrize("stays", [True, False])
-@pytest.mark.parametrize("channel", ["stdio", "pipes"])
-@pytest.mark.parametrize("begins", BEGINS)
+@pytest.mark.parametrize(
+    ("begins", "channel", "stays"),
+    [
+        ("keeps its environment", "stdio", True),
+        ("keeps its environment", "pipes", False),
+        ("has an empty environment", "pipes", True),
+        ("has an empty environment", "stdio", False),
+        ("has a name and nothing else", "stdio", True),
+    ],
+)
 def test_what_leaves_the_group_goes_with_its_parent(child, begins, channel, stays):
     one = child(DAEMON.format(begins=BEGINS[begins], stays=stays), channel)
     daemon = int(heard(one))

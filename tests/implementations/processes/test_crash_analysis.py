@@ -1,56 +1,35 @@
+from functools import partial
+
 import pytest
 
-from gradcheck.implementations.processes.c_worker import (
-    Access,
-    Buffer,
-    Call,
-    Pointer,
-    Scalar,
-    Script,
-    Worker,
-)
+from gradcheck.implementations.processes.c_worker import Access, Worker
 from gradcheck.implementations.processes.crash_analysis import WILD, diagnose
-from gradcheck.implementations.processes.crash_or_hang import WorkerError
+from tests.implementations.processes import scripts
+from tests.implementations.processes.scripts import LONG, ended, vjp_script
 
-LONG = 300.0
+BYTES = bytes(range(1, 9))
 
 
 def fresh():
     return Worker(timeout=LONG)
 
 
-def argument(name, nbytes=24, access=Access.READ, guard="end"):
-    content = bytes(range(1, 9)) * (nbytes // 8)
-    return Buffer(name=name, content=content, access=access, guard=guard, align=8)
+def argument(name, count=3, **options):
+    return scripts.argument(name, BYTES * count, **options)
+
+
+def crashed(library, symbol, **changed):
+    """A script, and how it ended."""
+    usual = {"dx": argument("dx", access=Access.WRITE), "x": argument("x")}
+    script = vjp_script(library, symbol, **{**usual, **changed})
+    with fresh() as worker:
+        return script, ended(lambda: worker.run(script))
 
 
 @pytest.fixture
 def crash(library):
     """`crash(symbol, **guards)`: the script, and how it ended."""
-
-    def made(symbol, n=3, **changed):
-        script = Script(
-            buffers=(
-                changed.get("dx", argument("dx", access=Access.WRITE)),
-                changed.get("dy", argument("dy")),
-                changed.get("x", argument("x")),
-            ),
-            calls=(
-                Call(
-                    library=library,
-                    symbol=symbol,
-                    arguments=(
-                        *(Pointer(buffer=name) for name in ("dx", "dy", "x")),
-                        Scalar(ctype="int32", value=n),
-                    ),
-                ),
-            ),
-        )
-        with pytest.raises(WorkerError) as caught, fresh() as worker:
-            worker.run(script)
-        return script, caught.value.ending
-
-    return made
+    return partial(crashed, library)
 
 
 @pytest.mark.slow(keep=2)
@@ -98,27 +77,14 @@ def test_a_write_before_the_start_is_told_from_one_past_the_end(crash):
 
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
-    ("guard", "symbol", "words"),
-    [
-        ("start", "reads_before", "it reads before the start of x"),
-        ("end", "reads_past", "it reads past the end of x"),
-    ],
+    ("guard", "place", "words"),
+    [("start", "-1", "it reads before the start of x"), ("end", "n", "it reads past the end of x")],
 )
-def test_a_read_outside_is_put_on_its_side(crash, compiled, guard, symbol, words):
-    source = (
-        "void f(double* dx, double* dy, double* x, int n) { dx[0] = ((volatile double*)x)[%s]; }"
-    )
-    path = compiled(source % {"reads_before": "-1", "reads_past": "n"}[symbol])
-    script, _ = crash("null_pointer", x=argument("x", guard=guard))
-    (call,) = script.calls
-    script = Script(buffers=script.buffers, calls=(replaced(call, path),))
-    with pytest.raises(WorkerError) as caught, fresh() as worker:
-        worker.run(script)
-    assert diagnose(script, caught.value.ending, fresh) == f"SIGSEGV in f: {words}"
-
-
-def replaced(call, path):
-    return Call(library=path, symbol="f", arguments=call.arguments)
+def test_a_read_outside_is_put_on_its_side(compiled, guard, place, words):
+    head = "void f(double* dx, double* dy, double* x, int n)"
+    path = compiled(f"{head} {{ dx[0] = ((volatile double*)x)[{place}]; }}")
+    found = crashed(path, "f", x=argument("x", guard=guard))
+    assert diagnose(*found, fresh) == f"SIGSEGV in f: {words}"
 
 
 @pytest.mark.slow(keep=1)
@@ -137,42 +103,26 @@ def test_memory_that_is_none_of_its_business(crash, symbol, words):
 def test_two_mistakes_are_both_told(crash):
     words = diagnose(*crash("right", n=4), fresh)
     assert words.endswith(": it wrote up to 8 bytes past the end of dx")
-    words = diagnose(*crash("clobbers", dx=argument("dx", nbytes=16, access=Access.WRITE)), fresh)
+    words = diagnose(*crash("clobbers", dx=argument("dx", 2, access=Access.WRITE)), fresh)
     assert "wrote up to 8 bytes past the end of dx and wrote into its input x" in words
 
 
 def test_a_crash_that_needs_what_went_before_is_told_from_one_that_does_not(library):
-    script = Script(
-        buffers=tuple(argument(n, access=Access.WRITE) for n in ("dx", "dy", "x")),
-        calls=(
-            Call(
-                library=library,
-                symbol="dies_the_third_time",
-                arguments=(
-                    *(Pointer(buffer=n) for n in ("dx", "dy", "x")),
-                    Scalar(ctype="int32", value=3),
-                ),
-            ),
-        ),
-    )
+    script = vjp_script(library, "dies_the_third_time")
     with fresh() as worker:
         worker.run(script)
         worker.run(script)
-        with pytest.raises(WorkerError) as caught:
-            worker.run(script)
-    words = diagnose(script, caught.value.ending, fresh)
+        ending = ended(lambda: worker.run(script))
+    words = diagnose(script, ending, fresh)
     assert words.startswith("SIGSEGV in dies_the_third_time; not in a process of its own")
 
 
-def test_a_hang_is_told_as_it_is_and_costs_nothing(crash):
-    script, _ = crash("aborts")
-    (call,) = script.calls
-    hang = Call(library=call.library, symbol="hangs", arguments=call.arguments)
-    script = Script(buffers=script.buffers, calls=(hang,))
-    with Worker(timeout=0.2) as worker, pytest.raises(WorkerError) as caught:
-        worker.run(script)
+def test_a_hang_is_told_as_it_is_and_costs_nothing(library):
+    script = vjp_script(library, "hangs")
+    with Worker(timeout=0.2) as worker:
+        ending = ended(lambda: worker.run(script))
 
     def unwanted():
         raise AssertionError
 
-    assert diagnose(script, caught.value.ending, unwanted) == "hangs did not return within 0.2 s"
+    assert diagnose(script, ending, unwanted) == "hangs did not return within 0.2 s"

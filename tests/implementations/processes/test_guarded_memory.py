@@ -1,6 +1,7 @@
 import ctypes
 import math
 import struct
+from itertools import product
 
 import pytest
 
@@ -25,22 +26,19 @@ def poke(address, data):
     ctypes.memmove(address, data, len(data))
 
 
-@pytest.mark.slow(keep=8)
-@pytest.mark.parametrize("guard", ["end", "start", "off"])
-@pytest.mark.parametrize("align", [1, 8, 64, PAGE])
-@pytest.mark.parametrize("nbytes", [1, 24, PAGE - 1, PAGE, 3 * PAGE + 5])
-def test_a_block_lies_where_it_should_and_holds_what_it_is_given(guarded, guard, align, nbytes):
-    block = guarded(nbytes, guard, align)
-    assert block.address % align == 0
-    after = block.address + nbytes
-    if guard == "end":
-        assert -after % PAGE < align  # as near to the guard page as it can be
-    if guard == "start":
-        assert block.address % PAGE == 0
-    content = bytes(i % 251 for i in range(nbytes))
-    block.fill(memoryview(content))
-    assert bytes(block.view()) == content
-    assert block.strayed() == ""
+def test_a_block_lies_where_it_should_and_holds_what_it_is_given(guarded):
+    sizes, aligns = (1, 24, PAGE - 1, PAGE, 3 * PAGE + 5), (1, 8, 64, PAGE)
+    for nbytes, align, guard in product(sizes, aligns, ("end", "start", "off")):
+        block = guarded(nbytes, guard, align)
+        assert block.address % align == 0
+        if guard == "end":
+            assert -(block.address + nbytes) % PAGE < align  # as near to the guard page as can be
+        if guard == "start":
+            assert block.address % PAGE == 0
+        content = bytes(i % 251 for i in range(nbytes))
+        block.fill(memoryview(content))
+        assert bytes(block.view()) == content
+        assert block.strayed() == "", (nbytes, align, guard)
 
 
 @pytest.mark.parametrize("guard", ["end", "start", "off"])

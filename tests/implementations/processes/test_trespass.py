@@ -3,7 +3,6 @@
 import os
 import platform
 import signal
-import struct
 
 import pytest
 
@@ -17,9 +16,18 @@ from gradcheck.implementations.processes.c_worker import (
     Worker,
 )
 from gradcheck.implementations.processes.crash_analysis import handled
-from gradcheck.implementations.processes.crash_or_hang import WorkerError
+from tests.implementations.processes.scripts import (
+    DX,
+    LONG,
+    X,
+    argument,
+    doubles,
+    ended,
+    of_call,
+    read,
+    vjp_script,
+)
 
-LONG = 300.0
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="x86's registers")
 LINUX = pytest.mark.skipif(os.uname().sysname != "Linux", reason="the kernel says what is touched")
 SOURCE = r"""
@@ -147,7 +155,6 @@ VJP(says) {
     past(dx, n);
 }
 """
-CT, X, DX = (1.0, 2.0, 3.0), (4.0, -5.0, 6.0), (4.0, -10.0, 18.0)
 
 
 @pytest.fixture(scope="module")
@@ -166,38 +173,22 @@ def ask(hostile):
     """`ask(symbol, …)`: the script of dx = ct * x by these functions in turn."""
 
     def script(*symbols, access=Access.READ):
-        content = {"dx": (0.0,) * 3, "ct": CT, "x": X}
-        accesses = {"dx": Access.WRITE, "ct": Access.READ, "x": access}
-        arguments = (*map(pointer, content), Scalar(ctype="int32", value=3))
-        return Script(
-            buffers=tuple(
-                Buffer(name=n, content=struct.pack("<3d", *v), access=accesses[n], align=8)
-                for n, v in content.items()
-            ),
-            calls=tuple(Call(library=hostile, symbol=s, arguments=arguments) for s in symbols),
-        )
+        return vjp_script(hostile, *symbols, x=argument("x", doubles(*X), access))
 
     return script
 
 
-def pointer(name):
-    return Pointer(buffer=name)
-
-
 def numbers(outcome):
-    return struct.unpack("<3d", outcome.buffers["dx"])
+    return read(outcome.buffers["dx"])
 
 
 def number(worker, library, symbol, *values):
     arguments = tuple(Scalar(ctype="float64", value=v) for v in values)
-    one = Call(library=library, symbol=symbol, arguments=arguments, returns="float64")
-    return worker.run(Script(buffers=(), calls=(one,))).returned[0]
+    return worker.run(of_call(library, symbol, *arguments, returns="float64")).returned[0]
 
 
 def ending(worker, script):
-    with pytest.raises(WorkerError) as caught:
-        worker.run(script)
-    return caught.value.ending
+    return ended(lambda: worker.run(script))
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────
@@ -252,7 +243,9 @@ def test_memory_of_an_earlier_call_is_gone(worker, ask):
 
 
 def test_no_address_is_given_twice(worker, library):
-    one = Call(library=library, symbol="address", arguments=(pointer("x"),), returns="uint64")
+    one = Call(
+        library=library, symbol="address", arguments=(Pointer(buffer="x"),), returns="uint64"
+    )
     script = Script(buffers=(Buffer(name="x", content=bytes(8)),), calls=(one,))
     seen = [worker.run(script).returned[0] // 4096 for _ in range(50)]
     assert len({*seen}) == 50

@@ -15,7 +15,8 @@ from gradcheck.numerics.narrow import (
     NarrowArithmetic,
     cut,
 )
-from gradcheck.power.narrow import Rounding, narrow_mutant, narrow_of, narrow_rows, roundings
+from gradcheck.power.narrow import operator_outcomes
+from gradcheck.power.narrow_operators import Rounding, narrow_mutant, narrow_of, roundings
 from gradcheck.spec.mutant_registry import check
 
 
@@ -38,28 +39,29 @@ def test_every_type_that_is_narrower_is_put_everywhere():
 def test_a_matrix_product_of_narrow_numbers_is_rejected(dtype):
     found = verdicts("matmul", [dtype])
     for (what, _, _), tried in found.items():
-        assert tried.verdict == ("equivalent" if what == "b" else "killed"), tried.name
+        assert bool(tried.killer) is (what != "b"), tried.name
+        assert bool(tried.equivalent) is (what == "b"), tried.name
     assert found["w", "tf32", dtype].tried == ["bias/typical"]
-    assert found["b", "tf32", dtype].reason == "no gradient depends on how b is rounded"
+    assert found["b", "tf32", dtype].equivalent == "no gradient depends on how b is rounded"
 
 
 def test_what_passes_has_its_proof():
     found = verdicts("relu")
-    assert found["sums", "tf32", "float32"].reason == "its backward adds nothing up"
-    assert found["products", "tf32", "float32"].reason == "its backward multiplies nothing"
-    assert found["x", "bfloat16", "float32"].reason == "no gradient depends on how x is rounded"
+    assert found["sums", "tf32", "float32"].equivalent == "its backward adds nothing up"
+    assert found["products", "tf32", "float32"].equivalent == "its backward multiplies nothing"
+    assert found["x", "bfloat16", "float32"].equivalent == "no gradient depends on how x is rounded"
 
 
 @pytest.mark.slow
 def test_a_choice_that_no_sample_turns_says_from_how_many_bits_it_does():
-    reason = verdicts("clamp")["x", "float32", "float64"].reason
+    reason = verdicts("clamp")["x", "float32", "float64"].equivalent
     assert reason.startswith("no gradient changes at any sample; shows from ")
 
 
 def test_short_operands_at_every_sample_are_no_proof():
     tried = verdicts("softmax", ["float64"], ["two-maxima"])["x", "tf32", "float64"]
-    assert tried.verdict == "survives"
-    assert tried.reason == "TF32 holds x at every sample; draw it at one"
+    assert (tried.killer, tried.equivalent) == ("", "")
+    assert tried.unclear == "TF32 holds x at every sample; draw it at one"
 
 
 def test_what_is_allowed_has_its_number(monkeypatch):
@@ -70,7 +72,7 @@ def test_what_is_allowed_has_its_number(monkeypatch):
         "float32": compare.Tolerance("float32", 2.0**-24, 0.05, 1e-3, 2.0**-118),
     }
     monkeypatch.setattr(compare, "TOLERANCES", wide)
-    reason = verdicts("silu", ["float32"], ["typical"])["x", "tf32", "float32"].reason
+    reason = verdicts("silu", ["float32"], ["typical"])["x", "tf32", "float32"].equivalent
     assert reason.startswith("no gradient is off by more than 0.0")
     assert "× its bound; shows from " in reason
 
@@ -85,11 +87,14 @@ def test_they_are_mutants_of_their_operator(op):
         assert (mutant.label, mutant.name) == ("O", rounding.mutant)
 
 
-def test_rows_for_a_table_tell_dialects_apart():
-    rows = list(narrow_rows(SUITE, ["matmul"], ["float32"]))
-    assert ("matmul", "bias", "w", "TF32", "float32", "killed", "bias/typical") in rows
-    assert ("matmul", "no-bias", "w", "TF32", "float32", "killed", "no-bias/typical") in rows
-    assert not any(what == "b" for _, dialect, what, *_ in rows if dialect == "no-bias")
+def test_outcomes_tell_dialects_apart():
+    found = list(operator_outcomes(SUITE, "matmul", ["float32"]))
+    for dialect in ("bias", "no-bias"):
+        outcome = (f"matmul/{dialect}", "operator", "w", "TF32", "float32", True, "")
+        assert outcome in found
+    assert not any(one.what == "b" for one in found if one.subject == "matmul/no-bias")
+    assert ("matmul/bias", "operator", "b", "TF32", "float32", False,
+            "no gradient depends on how b is rounded") in found  # fmt: skip
 
 
 # ── the arithmetic ───────────────────────────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,25 +29,26 @@ from gradcheck.judge.compare import (
     TOLERANCES,
     Tolerance,
     by_wider_bound,
+    compare,
     tolerance_of,
 )
+from gradcheck.judge.conditioning import ElementConditioning
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.directional_check import DirectionalCheck
-from gradcheck.judge.function_primal import FLAT_ROUNDINGS
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
-from gradcheck.judge.single_element import SingleElements
+from gradcheck.judge.primal_check import FLAT_ROUNDINGS, PrimalCheck, value_resolution
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.adaptive_slope import TensorView
+from gradcheck.numerics.arrays import Array, Float, Mask
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.estimator import NoiseProbe
-from gradcheck.numerics.evaluate import Evaluator, Point, flatten, keep_pages
+from gradcheck.numerics.element_slope import excluding
+from gradcheck.numerics.estimator import Estimate, NoiseProbe
+from gradcheck.numerics.evaluate import REFUSALS, Evaluator, Point, flatten, keep_pages
 from gradcheck.numerics.line_function import Given, Scalar, unit_of
+from gradcheck.numerics.sparsity import NUDGES
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 MAX_NUMBERS: Final = 1 << 26
 """Numbers that forward may evaluate for one primal, element by element: some seconds."""
@@ -143,36 +144,31 @@ class LargeTensorView(TensorView):
         return self.allowed_u
 
 
+@dataclass
 class LargePrimalCheck:
-    """One primal of a function without a spec, judged along directions."""
+    """One primal of a function without a spec, judged along directions.
 
-    def __init__(
-        self,
-        point: Point,
-        index: int,
-        name: str,
-        cotangents: Cotangents,
-        around: NoiseProbe,
-        tolerance: Tolerance,
-        rows_at: Callable[[Cotangents], RowsAt],
-        wider: Slack | None = None,
-    ) -> None:
-        """Evaluate nothing yet; `rows_at(cotangents)` calls vjp at other primals.
+    `rows_at(cotangents)` calls vjp at other primals. A gradient that does not pass is judged again
+    by the `wider` bound, if there is one.
+    """
 
-        A gradient that does not pass is judged again by the `wider` bound, if there is one.
-        """
-        self._point, self._index, self._name, self._tolerance = point, index, name, tolerance
-        self._cotangents, self._around, self._rows_at = cotangents, around, rows_at
-        self._x = np.ascontiguousarray(point.primals[index])
-        self._evaluations, self._wider = 0, wider
+    point: Point
+    index: int
+    name: str
+    cotangents: Cotangents
+    around: NoiseProbe
+    tolerance: Tolerance
+    rows_at: Callable[[Cotangents], RowsAt]
+    wider: Slack | None = None
+    _evaluations: int = 0
 
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n]: that under the first cotangent under which it fails."""
         keep_pages()
         found = self._judge(got)
-        if self._wider is not None and found.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
-            self._tolerance = tolerance_of(self._tolerance.dtype, self._wider.ulp)
-            found = by_wider_bound(self._judge(got), self._wider)
+        if self.wider is not None and found.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+            self.tolerance = tolerance_of(self.tolerance.dtype, self.wider.ulp)
+            found = by_wider_bound(self._judge(got), self.wider)
         return replace(found, compared=got.size, evaluations=self._evaluations)
 
     def _judge(self, got: Float) -> Finding:
@@ -194,20 +190,20 @@ class LargePrimalCheck:
             passed.append(finding)
         return max(passed, key=lambda finding: finding.smallest_visible_error or 0.0)
 
-    def _in_float64(self, got: Float) -> tuple[Float, NDArray[np.bool_]]:
+    def _in_float64(self, got: Float) -> tuple[Float, Mask]:
         """The gradient that vjp returns in float64, and where `got` is not that one, rounded."""
         nowhere = np.zeros(1, dtype=bool)
-        if self._tolerance.dtype != "float32" or self._x.dtype != np.float64:
+        if self.tolerance.dtype != "float32" or self.x.dtype != np.float64:
             return got, nowhere
-        found = self._rows_at(self._cotangents)(self._point.primals, "float64")
+        found = self.rows_at(self.cotangents)(self.point.primals, "float64")
         if found is None:
             return got, nowhere
-        rows, u = found[self._index], self._tolerance.u
+        rows, u = found[self.index], self.tolerance.u
         size = np.abs(rows)
         bound = self._allowed_share * size + FLAT_ROUNDINGS * u * size.max(axis=1, keepdims=True)
         return rows, ~(np.abs(got - rows) <= bound)
 
-    def _judge_not_finite(self, got: Float, which: NDArray[np.bool_]) -> Finding:
+    def _judge_not_finite(self, got: Float, which: Mask) -> Finding:
         """FAIL, with what should stand in place of the first NaN or infinity."""
         k, element = (int(i) for i in np.argwhere(which)[0])
         count = int(which.any(axis=0).sum())
@@ -216,7 +212,7 @@ class LargePrimalCheck:
         found = alone.excluded(k, element, got) or alone.judge(k, element, got)
         return self._failed(reason, count, [self._placed(found, element)])
 
-    def _judge_off(self, got: Float, rows: Float, off: NDArray[np.bool_]) -> Finding | None:
+    def _judge_off(self, got: Float, rows: Float, off: Mask) -> Finding | None:
         """FAIL where `got` differs from vjp's gradient in float64, if an element proves it."""
         k = int(off.sum(axis=1).argmax())
         error = np.where(off[k], np.abs(got[k] - rows[k]), -1.0)
@@ -231,13 +227,13 @@ class LargePrimalCheck:
     def _judge_along(self, k: int, got: Float, row: Float, *, rounded: bool) -> Finding:
         """The verdict on `row` [n], under cotangent `k`; `rounded`: `got` is it in float32."""
         value, view, least = self._view(k, row, rounded=rounded)
-        seed = ("check", self._name, self._cotangents.names[k])
+        seed = ("check", self.name, self.cotangents.names[k])
         check = DirectionalCheck(
-            self._name, view, seed, least=least, subject="forward", clear=CLEAR_ALARM
+            self.name, view, seed, least=least, subject="forward", clear=CLEAR_ALARM
         )
         if not np.isfinite(view.base):
             reason = "forward's values are too large for a sum: scale them down"
-            return Finding(name=self._name, verdict=Verdict.INCONCLUSIVE, reason=reason)
+            return Finding(name=self.name, verdict=Verdict.INCONCLUSIVE, reason=reason)
         finding = check.judge(MAX_EVALUATIONS)
         if finding.verdict is Verdict.FAIL:
             return self._confirm(k, got, row, finding, check)
@@ -248,19 +244,19 @@ class LargePrimalCheck:
         if finding.verdict is Verdict.PASS and least < np.inf:
             lone = min(check.lone(r) for r in check.results if r.ok)
             size = self._weight(row)
-            faint = FAINT_SHARE[self._tolerance.dtype] * size.max()
+            faint = FAINT_SHARE[self.tolerance.dtype] * size.max()
             count = int(np.sum((VISIBLE_SHARE * size < lone) & (size > faint)))
         elif finding.verdict is not Verdict.PASS:
             count = row.size
-        miss = replace(finding.worst[0], cotangent=self._cotangents.names[k])
+        miss = replace(finding.worst[0], cotangent=self.cotangents.names[k])
         return replace(finding, unresolved=count, worst=(miss,))
 
     def _confirm(
         self, k: int, got: Float, row: Float, finding: Finding, check: DirectionalCheck
     ) -> Finding:
         """A failure along two directions: FAIL if a single element fails alone."""
-        placed = [m for m in finding.worst if len(m.index) == self._x.ndim]
-        elements = [int(np.ravel_multi_index(m.index, self._x.shape)) for m in placed]
+        placed = [m for m in finding.worst if len(m.index) == self.x.ndim]
+        elements = [int(np.ravel_multi_index(m.index, self.x.shape)) for m in placed]
         largest = np.argsort(self._weight(row))[::-1]
         tried = [*elements, *map(int, largest[:MAX_ELEMENTS_ALONE])][:MAX_ELEMENTS_ALONE]
         proof = self._elements.first_failing(k, tried, got, most=MAX_ELEMENTS_ALONE)
@@ -278,7 +274,7 @@ class LargePrimalCheck:
         if max(shares) <= 1 and check.lone(results[0]) <= check.least:
             nearest = int(np.argmax(shares))
             (miss,) = check.finding(results[nearest]).worst
-            miss = replace(miss, bound=bounds[nearest], cotangent=self._cotangents.names[k])
+            miss = replace(miss, bound=bounds[nearest], cotangent=self.cotangents.names[k])
             return replace(finding, verdict=Verdict.PASS, reason="", failed=0, worst=(miss,))
         reason = (
             f"{finding.reason}, but {len(tried)} of the largest errors are none where one element "
@@ -292,17 +288,17 @@ class LargePrimalCheck:
         self, k: int, row: Float, *, rounded: bool
     ) -> tuple[WeightedForward, LargeTensorView, float]:
         """φ as a function of the elements in units of their own size, and the error to be seen."""
-        units = self._units
-        tensor = np.asarray(self._x / units)
-        primals = list(self._point.primals)
+        units = self.units
+        tensor = np.asarray(self.x / units)
+        primals = list(self.point.primals)
 
         def forward() -> tuple[Array, ...]:
-            primals[self._index] = tensor * units
-            return self._forward(*primals)
+            primals[self.index] = tensor * units
+            return self.forward(*primals)
 
-        base = flatten(self._around.outputs)
-        value = WeightedForward(forward, self._cotangents.flat[k], base)
-        weight, tolerance = self._weight(row), self._tolerance
+        base = self.base
+        value = WeightedForward(forward, self.cotangents.flat[k], base)
+        weight, tolerance = self._weight(row), self.tolerance
         largest = float(weight.max())
         some = weight[weight > FAINT_SHARE[tolerance.dtype] * largest]
         least = np.inf
@@ -319,24 +315,9 @@ class LargePrimalCheck:
         view = LargeTensorView(value, value(), tensor, given, unit_of(tensor), allowed)
         return value, view, least
 
-    @property
-    def _elements(self) -> SingleElements:
-        return SingleElements(
-            self._forward,
-            self._point,
-            self._index,
-            self._name,
-            self._cotangents,
-            flatten(self._around.outputs),
-            self._tolerance,
-            self._rows_at,
-            self._units,
-            self._wider,
-        )
-
     def _failed(self, reason: str, count: int, worst: Sequence[Miss]) -> Finding:
         return Finding(
-            name=self._name,
+            name=self.name,
             verdict=Verdict.FAIL,
             reason=reason,
             failed=max(count, 1),
@@ -348,7 +329,7 @@ class LargePrimalCheck:
 
     def _in_units_of_gradient(self, miss: Miss, k: int) -> Miss:
         """An element that bisection found, in units of the gradient."""
-        unit = float(self._units[miss.index])
+        unit = float(self.units[miss.index])
         return replace(
             miss,
             got=miss.got / unit,
@@ -356,22 +337,159 @@ class LargePrimalCheck:
             error=miss.error / unit,
             bound=miss.bound / unit,
             error_bar=miss.error_bar / unit,
-            cotangent=self._cotangents.names[k],
+            cotangent=self.cotangents.names[k],
         )
 
-    def _forward(self, *primals: Array) -> tuple[Array, ...]:
+    def forward(self, *primals: Array) -> tuple[Array, ...]:
+        """Forward, counted."""
         self._evaluations += 1
-        return self._point.forward(*primals)
+        return self.point.forward(*primals)
 
     def _weight(self, row: Float) -> Float:
         """The gradient with respect to each element in units of its own size, [n]."""
-        return np.asarray(np.abs(row) * self._units.reshape(-1))
+        return np.asarray(np.abs(row) * self.units.reshape(-1))
 
     @property
     def _allowed_share(self) -> float:
-        """The error that is allowed, relative to the element."""
-        return self._tolerance.rtol + self._tolerance.extra_ulp * 2 * self._tolerance.u
+        return self.tolerance.rtol + self.tolerance.extra_ulp * 2 * self.tolerance.u
 
     @cached_property
-    def _units(self) -> Array:
-        return element_units(self._x)
+    def _elements(self) -> SingleElements:
+        return SingleElements(self)
+
+    @cached_property
+    def x(self) -> Array:
+        """The primal, contiguous."""
+        return np.ascontiguousarray(self.point.primals[self.index])
+
+    @cached_property
+    def base(self) -> Float:
+        """Forward's values at the point, [m]."""
+        return flatten(self.around.outputs)
+
+    @cached_property
+    def units(self) -> Array:
+        """The size of each element, as `element_units` gives it."""
+        return element_units(self.x)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleElements:
+    """The elements of one large primal, judged one at a time under one cotangent."""
+
+    primal: LargePrimalCheck
+
+    def first_failing(
+        self, k: int, elements: Sequence[int], got: Float, most: int
+    ) -> tuple[int, Finding] | None:
+        """The first of `elements` that fails under cotangent `k`, and its finding.
+
+        A few steps exclude it or, for the first `most` elements, the whole check does.
+        """
+        for element in elements:
+            found = self.excluded(k, element, got)
+            if found is not None:
+                return element, found
+        for element in elements[:most]:
+            found = self.judge(k, element, got)
+            if found.verdict is Verdict.FAIL:
+                return element, found
+        return None
+
+    def excluded(self, k: int, element: int, got: Float) -> Finding | None:
+        """FAIL where a few steps exclude the element of `got` [q, n] by far.
+
+        None with a wider bound: whether that is needed shows in judging the element twice.
+        """
+        if self.primal.tolerance.extra_ulp:
+            return None
+        name, ct = self.primal.cotangents.names[k], self.primal.cotangents.flat[k]
+        given, here = got[[k]][:, [element]], self._number(element)
+        unit = float(self.primal.units.reshape(-1)[element])
+        known = excluding(
+            self._moving(element), here, self.primal.base, ct, unit, float(given[0, 0])
+        )
+        if known is None:
+            return None
+        estimate = Estimate(
+            value=np.array([[known.value]]),
+            bar=np.array([[known.bar]]),
+            scale=np.array([[known.scale]]),
+            terms=np.array([self.primal.base.size]),
+            settled=np.zeros((1, 1), dtype=bool),
+        )
+        extra = self._rounding_cost(k, element).cost(self.primal.index, np.abs(given))
+        resolution = value_resolution(self.primal.tolerance, here.dtype)
+        found = compare(given, estimate, self.primal.tolerance, extra=extra, resolution=resolution)
+        finding = found.finding(self.primal.name, (), (name,))
+        return finding if finding.verdict is Verdict.FAIL else None
+
+    def judge(self, k: int, element: int, got: Float) -> Finding:
+        """The verdict on one element of `got` [q, n] under cotangent `k`."""
+        forward, here = self._moving(element), self._number(element)
+        outputs = self._dependent_outputs(
+            forward, here, float(self.primal.units.reshape(-1)[element])
+        )
+
+        def some(number: Array) -> tuple[Array, ...]:
+            values = forward(number)
+            kind = np.result_type(*values)
+            return (np.concatenate([v.reshape(-1) for v in values])[outputs].astype(kind),)
+
+        point = Point(some, (here,))
+        name, ct = self.primal.cotangents.names[k], self.primal.cotangents.flat[k][outputs]
+        where = ", ".join(str(i) for i in self.place(element))
+        check = PrimalCheck(
+            point,
+            0,
+            self.primal.name,
+            Cotangents((name,), ((ct,),)),
+            NoiseProbe(point),
+            self._rounding_cost(k, element),
+            subject=(f"{self.primal.name}[{where}]", "forward"),
+        )
+        one = got[[k]][:, [element]]
+        wider = self.primal.wider if self.primal.tolerance.extra_ulp else None
+        return check.judge(one) if wider is None else check.judge_wider(one, wider)
+
+    def place(self, element: int) -> tuple[int, ...]:
+        """The index of an element in the primal's shape."""
+        return tuple(int(i) for i in np.unravel_index(element, self.primal.x.shape))
+
+    def _number(self, element: int) -> Array:
+        return np.array(self.primal.x.reshape(-1)[element])
+
+    def _moving(self, element: int) -> Callable[[Array], tuple[Array, ...]]:
+        """Forward as a function of that element's number."""
+        x, primals = self.primal.x, list(self.primal.point.primals)
+
+        def forward(number: Array) -> tuple[Array, ...]:
+            if np.ndim(number):
+                raise ValueError("one number at a time")
+            moved = x.copy()
+            moved.reshape(-1)[element] = number
+            primals[self.primal.index] = moved
+            return self.primal.forward(*primals)
+
+        return forward
+
+    def _dependent_outputs(
+        self, forward: Callable[[Array], tuple[Array, ...]], here: Array, unit: float
+    ) -> NDArray[np.int64]:
+        """Outputs that change with the element; the first output, where none does."""
+        changed = np.zeros(self.primal.base.size, dtype=bool)
+        for number in (np.nan, here + NUDGES[0] * unit, here - NUDGES[1] * unit):
+            try:
+                values = flatten(forward(np.asarray(number, here.dtype)))
+            except REFUSALS:
+                continue
+            if values.shape == self.primal.base.shape:
+                changed |= values != self.primal.base
+        return np.flatnonzero(changed) if changed.any() else np.zeros(1, dtype=np.int64)
+
+    def _rounding_cost(self, k: int, element: int) -> ElementConditioning:
+        one = Cotangents((self.primal.cotangents.names[k],), (self.primal.cotangents.values[k],))
+        rows_at = self.primal.rows_at(one)
+        return ElementConditioning(
+            rows_at, self.primal.point, self.primal.tolerance, self.primal.index, element
+        )

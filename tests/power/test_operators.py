@@ -5,12 +5,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-import gradcheck.power.score
+import gradcheck.power.operators
 from gradcheck import Sample, Slack, Suite
 from gradcheck.judge.impostors import IMPOSTORS
-from gradcheck.power.attack import FORMS
-from gradcheck.power.equivalence import difference
-from gradcheck.power.score import WHOLE, Part, Score, Trial, score
+from gradcheck.power.attack import FORMS, difference
+from gradcheck.power.operators import Score, Trial, score
+from gradcheck.power.run_mutants import WHOLE, Part
 from gradcheck.spec import Dialect
 
 DTYPES = ("float64", "float32")
@@ -37,7 +37,7 @@ def of(found, what):
 def few(monkeypatch):
     """Ten trials of an equivalent mutant, not a thousand."""
     quick = partial(difference, trials=10)
-    monkeypatch.setattr(gradcheck.power.score, "difference", quick)
+    monkeypatch.setattr(gradcheck.power.operators, "difference", quick)
 
 
 # ── one trial ────────────────────────────────────────────────────────────────────────────────

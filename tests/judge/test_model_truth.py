@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.compare import ROUNDING_SAFETY
-from gradcheck.judge.model_rounding import PropagatedRounding
-from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.judge.model_truth import ModelTruth, PropagatedRounding
 from gradcheck.numerics.arithmetic import F32, F64
 
 SMALL = [c for c in gradcheck_cases.SUITE.model_cases() if c.size.name == "tiny"]

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.judge.compare import (
     ERROR_BAR_FACTOR,
@@ -27,15 +26,13 @@ from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.judge.high_precision import HighPrecisionForward
 from gradcheck.judge.open_elements import OpenElements
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
-from gradcheck.numerics.evaluate import REFUSALS, Point, flatten
+from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten
 from gradcheck.numerics.kinks_and_slopes import DirectionThroughAll
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 FLAT_ROUNDINGS: Final = 16.0
 """Units of u of the largest Σ|ct·J| that any element may be off, as 1 − y² of a saturated tanh."""
@@ -177,7 +174,6 @@ class PrimalCheck:
         return self._truth.judge_again(got, self._tolerance)
 
     def _compared(self, got: Float) -> Comparison:
-        """`got` [q, n] against what is known now."""
         return self._truth.compared(got, self._tolerance, self._open.intervals())
 
     def _is_right_formula(self, got: Float) -> bool:
@@ -268,17 +264,29 @@ def promote_to_float64(point: Point, outputs: Sequence[Array]) -> Point:
     """The same point in float64, where a float32 forward computes in its arguments' dtype."""
     if all(p.dtype != np.float32 for p in point.primals):
         return point
-    wide = tuple(p.astype(np.float64) if p.dtype.kind == "f" else p for p in point.primals)
+    wide = in_float64(point.primals)
+    with np.errstate(all="ignore"):
+        values = values_in_float64(point.forward, wide, outputs)
+    return point if values is None else replace(point, primals=wide)
+
+
+def in_float64(primals: Sequence[Array]) -> tuple[Array, ...]:
+    """Floating primals in float64; others as they are."""
+    return tuple([p.astype(np.float64) if p.dtype.kind == "f" else p for p in primals])
+
+
+def values_in_float64(
+    forward: Function, primals: Sequence[Array], outputs: Sequence[Array]
+) -> tuple[Array, ...] | None:
+    """Forward's values at primals `in_float64`; None unless they are its `outputs`, but finer."""
     try:
-        with np.errstate(all="ignore"):
-            values = point.forward(*(p.copy() for p in wide))
+        values = forward(*[p.copy() for p in primals])
     except REFUSALS:  # it insists on float32
-        return point
+        return None
+    if [v.shape for v in values] != [o.shape for o in outputs]:
+        return None
     if any(v.dtype != np.float64 for v in values):
-        return point
+        return None
     a, b = flatten(outputs), flatten(values)
-    if a.shape != b.shape:
-        return point
-    size = float(np.max(np.abs(b), initial=0.0))
-    ok = bool(np.all(np.abs(a - b) <= PROMOTION_AGREEMENT * size))
-    return replace(point, primals=wide) if ok else point
+    ok = np.abs(a - b).max(initial=0.0) <= PROMOTION_AGREEMENT * np.abs(b).max(initial=0.0)
+    return values if ok else None

@@ -1,8 +1,7 @@
-"""Stages of models that compute in a narrower type than their dtype: generated, and put to trial.
+"""Narrow mutants of models: one stage rounds its operands, cotangents or gradients.
 
-Every stage's VJP has three such faults per type: what it reads, its cotangents, or its gradients
-are rounded to the type. Each must fail where stages are bound, and in the gradients of the whole
-model; where one does not, the reason is told with a number.
+Each must fail where stages are bound, and in the gradients of the whole model; where one passes,
+the reason is given with a number.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,47 +18,14 @@ from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.narrow import Narrow, narrower
-from gradcheck.power.narrow import narrow_rows as operator_rows
-from gradcheck.power.run_mutants import MutationReport, Work
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import PLACES, Fault, Wrong, narrowed
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.program import Program, Stage, Values
-from gradcheck.spec.suite import Suite
 
 KIND: Final = "narrow"
 LEAST: Final = 1
 """Bits of the coarsest type that is tried where a fault does not show."""
-
-
-class NarrowRow(NamedTuple):
-    """One trial: `judged` is "stage" (bound alone) or "gradients" (of the whole model).
-
-    `reason` says, where `verdict` is no FAIL, why.
-    """
-
-    subject: str
-    stage: str
-    kind: str
-    type: str
-    dtype: str
-    verdict: str
-    reason: str
-    judged: str
-
-
-def narrow_rows(
-    suite: Suite,
-    models: Sequence[str] = (),
-    dtypes: Sequence[str] = ("float64", "float32"),
-    seed: int = 0,
-) -> Iterator[NarrowRow]:
-    """Every fault of every stage of the models (globs; none: all), at their smallest sizes."""
-    for case in suite.model_cases(models, seed=seed):
-        if case.size == case.spec.sizes[0]:
-            truth = ModelTruth(case)
-            for dtype in dtypes:
-                yield from Trial(truth, dtype).rows()
 
 
 def fixed_part(program: Program, dtype: str) -> Iterator[tuple[Stage, str, Narrow]]:
@@ -93,7 +59,7 @@ def _same(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class Trial:
+class StageTrials:
     """One model in one dtype, of which one stage after the other computes in narrower types."""
 
     whole: ModelTruth
@@ -101,7 +67,7 @@ class Trial:
 
     @cached_property
     def truth(self) -> ModelTruth:
-        """What is true at the dtype's own point."""
+        """The truth at the dtype's own point."""
         return self.whole.at(self.dtype)
 
     @cached_property
@@ -123,19 +89,6 @@ class Trial:
         with np.errstate(all="ignore"):
             self.truth.program.backward(xp, self.values, xp.asarray(1.0), vjp)
         return found
-
-    def rows(self) -> Iterator[NarrowRow]:
-        """Both judgements of every fault."""
-        case = self.truth.case
-        for stage in self.truth.program.stages:
-            for narrow in narrower(self.dtype):
-                for place in PLACES:
-                    for judged, judge in (("stage", self.of_stage), ("gradients", self.of_model)):
-                        verdict, reason = self.told(judge, stage, place, narrow)
-                        yield NarrowRow(
-                            f"{case.spec.name}/{case.dialect.name}", stage.name, place,
-                            narrow.name, self.dtype, verdict.value, reason, judged,
-                        )  # fmt: skip
 
     def of_stage(self, stage: Stage, wrong: Wrong) -> Verdict:
         """The verdict on the stage alone."""
@@ -196,7 +149,7 @@ class Trial:
         return ""
 
     def _unseen(self, stage: Stage, place: str, narrow: Narrow, *, whole: bool) -> str:
-        """Why rounding what stands at a place changes nothing at all; empty where it does."""
+        """Why the rounding changes no gradient; empty where it changes one."""
         xp = FLOATS[self.dtype]
         values, cts = self.values, [self._right[n][0] for n in [stage.name] if n in self._right]
         if not whole:
@@ -222,74 +175,3 @@ class Trial:
         folds = (self._folded(stage, way) for way in (wrong, _right))
         ours, theirs = ([fold.get(name) for name in names] for fold in folds)
         return _same(ours, theirs)
-
-
-# ── operators and models together ────────────────────────────────────────────────────────────────
-
-OPERATOR: Final = "operator"
-JUDGED_BY: Final = {"stage": "stage", "gradients": "whole model"}
-
-
-class Outcome(NamedTuple):
-    """One rounding in the code of one operator (`op/dialect`) or of one stage of a model.
-
-    `judged` says by what: the operator's gradients, the stage's alone, or the whole model's. Where
-    it is not `rejected`, `reason` proves why it cannot be; an empty one is a miss.
-    """
-
-    subject: str
-    judged: str
-    what: str
-    type: str
-    dtype: str
-    rejected: bool
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NarrowPower(MutationReport[Outcome]):
-    """The outcome of every rounding, in the order of the suite."""
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """All outcomes."""
-        return self.scores
-
-    @property
-    def missed(self) -> list[Outcome]:
-        """Roundings that pass without a proof that they must."""
-        return [one for one in self.outcomes if not (one.rejected or one.reason)]
-
-    @property
-    def sound(self) -> bool:
-        """Whether every rounding is rejected, or is proved to change too little."""
-        return not self.missed
-
-
-REPORT = NarrowPower
-
-
-def load(suite: Suite) -> None:
-    """Load nothing: narrow mutants are made from the specs."""
-
-
-def scores(work: Work, name: str) -> Sequence[Outcome]:
-    """Judge every rounding of one operator or model."""
-    found = _operator if name in work.suite.operators else _model
-    return [*found(work.suite, name, work.plan.dtypes, work.plan.seed)]
-
-
-def _operator(suite: Suite, op: str, dtypes: Sequence[str], seed: int) -> Iterator[Outcome]:
-    rows = operator_rows(suite, [op], dtypes, seed)
-    for _, dialect, what, kind, dtype, verdict, reason in rows:
-        proof = reason if verdict == "equivalent" else ""
-        yield Outcome(f"{op}/{dialect}", OPERATOR, what, kind, dtype, verdict == "killed", proof)
-
-
-def _model(suite: Suite, model: str, dtypes: Sequence[str], seed: int) -> Iterator[Outcome]:
-    for row in narrow_rows(suite, [model], dtypes, seed):
-        rejected = row.verdict == Verdict.FAIL.value
-        yield Outcome(
-            f"{row.subject}/{row.stage}", JUDGED_BY[row.judged], row.kind, row.type, row.dtype,
-            rejected, row.reason,
-        )  # fmt: skip
