@@ -36,7 +36,7 @@ OUTSIDE = {
     "dask": ("run.cluster.client",),
     "distributed": ("run.cluster.client", "run.cluster.scheduler"),
     "jinja2": ("report.html", "report.html_evidence", "report.html_page"),
-    "markupsafe": ("report.html", "report.html_evidence", "report.html_page", "report.diff_html"),
+    "markupsafe": ("report.html", "report.html_evidence", "report.html_page"),
     "pytest": ("pytest_plugin", "testing"),
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ from gradcheck.judge.low_precision import (
 )
 from gradcheck.numerics.arithmetic import Arithmetic
 from gradcheck.results import verdict
-from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.verdict import Breach, Known
 from gradcheck.spec.defect import LABELS
 
 GATE: Final = {True: "accepts it", False: "closes: exit code 1"}

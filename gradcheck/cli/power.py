@@ -150,9 +150,10 @@ def _mutate(arguments: argparse.Namespace, kind: Kind) -> int:
     part = _part(arguments.part)
 
     from gradcheck.power.run_mutants import MutationPlan, run  # door: it imports NumPy
+    from gradcheck.report.power_page import FORMATS  # door: most commands write no such page
 
     pages = import_module(f"gradcheck.report.{kind.page}")
-    refuse_formats(targets, pages.FORMATS, "power")
+    refuse_formats(targets, FORMATS, "power")
     suite = suite_of(arguments.suite)
     here = kind in (RULES, CONTRACTS, NARROW)
     plan = MutationPlan(
@@ -207,8 +208,9 @@ def _diagnoses(arguments: argparse.Namespace) -> int:
 
     from gradcheck.power.diagnosis import Naming, diagnose_mutants
     from gradcheck.report import diagnosis_power as pages
+    from gradcheck.report.power_page import FORMATS
 
-    refuse_formats(targets, pages.FORMATS, "power")
+    refuse_formats(targets, FORMATS, "power")
     plan = Naming(
         suites=tuple(arguments.suite),
         ops=tuple(spec.name for spec in suite_of(arguments.suite).select(arguments.op)),

@@ -9,7 +9,8 @@ import pytest
 
 from gradcheck.power.diagnosis import Diagnosed, Named, Small
 from gradcheck.power.narrow_named import NamedNarrow
-from gradcheck.report.diagnosis_power import FORMATS, LISTED, render, summary
+from gradcheck.report.diagnosis_power import LISTED, render, summary
+from gradcheck.report.power_page import FORMATS
 from gradcheck.results.finding import Diagnosis
 
 

@@ -205,7 +205,6 @@ def _main(shrunk: Shrunk, accepted: Accepted, *, differenced: bool) -> str:
 def _forward(
     shrunk: Shrunk, operation: Operation, setting: Setting, align: int
 ) -> tuple[Statements, list[str]] | None:
-    """The function that calls forward with one element moved, where there is such a forward."""
     if operation.forward is None or shrunk.dtype in LOW:
         return None
     plan, name = plan_forward(setting), primal_of(shrunk)
