@@ -25,7 +25,7 @@ OUTSIDE = {
               "report.scripts", "api", "testing", "cli.conformance", "demo.kernels"),
     "msgspec": ("implementations", "results.stored", "cli.conformance"),
     "mpmath": ("numerics.fifty_digits", "numerics.highprecision.numbers"),
-    "ml_dtypes": ("numerics.dtypes",),
+    "ml_dtypes": ("numerics.arrays",),
     "torch": ("implementations.torch_op", "numerics.highprecision.torch",
               "numerics.highprecision.torch_operators"),
     "jax": ("implementations.jax", "numerics.highprecision.jax"),

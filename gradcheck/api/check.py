@@ -18,7 +18,7 @@ from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function
 from gradcheck.errors import UsageError
 from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import is_float
 from gradcheck.numerics.time_budget import Watch
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict, worst

@@ -22,9 +22,8 @@ from gradcheck.implementations.processes.crash_or_hang import uncounted
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.low_precision import rounded
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.arrays import Attrs, as_tuple, dtype_named
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.results.finding import Diagnosis, Finding, Part
 from gradcheck.results.verdict import Verdict

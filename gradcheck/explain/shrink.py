@@ -32,7 +32,7 @@ from gradcheck.judge.call import ask_vjp
 from gradcheck.judge.cotangents import KINDS
 from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.selection import LOW

@@ -22,9 +22,8 @@ from gradcheck.judge.declared_kinks import SMOOTH_DISTANCE
 from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.arrays import Attrs, dtype_named
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.selection import LOW

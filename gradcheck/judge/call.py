@@ -14,8 +14,7 @@ from gradcheck.implementations import returned
 from gradcheck.implementations.checked_call import CheckedCall, attempt, differs
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.results.finding import Finding
 
 Array = NDArray[Any]

@@ -24,7 +24,7 @@ from gradcheck.implementations.checked_call import (
 )
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import is_float
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.model import ModelCase

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.results.finding import Finding, Heat, Miss
 from gradcheck.results.verdict import Verdict

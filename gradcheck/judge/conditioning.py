@@ -14,9 +14,8 @@ from gradcheck.judge.call import RowsAt, ask_vjp, rows_of
 from gradcheck.judge.compare import TOLERANCES, Tolerance, tolerance_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.low_precision import DRAWS, MAX_RATIO, TERM_ROUNDINGS
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.arrays import Attrs, dtype_named, is_float
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.dtypes import dtype_named, is_float
 from gradcheck.numerics.evaluate import Point
 from gradcheck.numerics.noise import RELATIVE
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.numerics.draw import Draw, run_of_cotangent
-from gradcheck.numerics.dtypes import dtype_named
 
 Array = NDArray[Any]
 KINDS: Final = ("normal", "powers", "ones")

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.judge.compare import heat_map, tolerance_of
+from gradcheck.numerics.arrays import dtype_limits, dtype_named
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.dtypes import dtype_limits, dtype_named
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.narrow import ScatteredArithmetic
 from gradcheck.results.finding import Finding, Miss

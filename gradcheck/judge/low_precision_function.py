@@ -23,9 +23,8 @@ from gradcheck.judge.low_precision import (
     judge_bias,
     judge_spread,
 )
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.dtypes import is_float
 from gradcheck.numerics.estimator import NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten
 from gradcheck.numerics.narrow import BITS, short

@@ -25,7 +25,7 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.low_precision import judge_bias, judge_spread
 from gradcheck.judge.operator_truth import CaseTruth, Unsuitable
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.evaluate import flatten
 from gradcheck.numerics.narrow import Narrow

@@ -43,8 +43,7 @@ from gradcheck.implementations.processes.c_worker import Outcome, Script
 from gradcheck.implementations.returned import Broken, broken, overwrites
 from gradcheck.implementations.user_functions import placed
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import Attrs, as_tuple
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import Attrs, as_tuple, dtype_named
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import CORE
 from gradcheck.spec.suite import Case

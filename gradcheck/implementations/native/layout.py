@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gradcheck.errors import ManifestError
 from gradcheck.implementations.manifest.expression import Context
 from gradcheck.implementations.manifest.operation import CType, Role, RoleKind, View
-from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.arrays import dtype_named, is_float
 
 Array = NDArray[Any]
 

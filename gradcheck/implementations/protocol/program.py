@@ -27,8 +27,7 @@ from gradcheck.implementations.protocol.session import Failed, Oneshot, Session
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.user_functions import taken
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import Attrs, as_tuple
-from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.arrays import Attrs, as_tuple, dtype_named, is_float
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case

@@ -25,7 +25,7 @@ from gradcheck.implementations.framed_memory import Framed, framed
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]

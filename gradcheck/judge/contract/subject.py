@@ -30,9 +30,8 @@ from gradcheck.judge.contract.asking import (
 )
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.arrays import Attrs, as_tuple, dtype_limits
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.dtypes import dtype_limits
 from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case

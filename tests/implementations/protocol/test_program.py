@@ -12,7 +12,7 @@ from gradcheck.implementations.protocol.program import Process
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.results.verdict import Verdict
 
 HERE = Path(__file__).parent
