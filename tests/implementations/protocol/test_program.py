@@ -124,6 +124,11 @@ def test_an_attribute_that_it_does_not_take_is_fixed_at_the_default(process):
         binding.bind(case("leaky_relu", "slope-0.3"), "float64")
 
 
+def test_its_version_is_what_it_says(process):
+    assert process().version == "speaker 1"
+    assert process("oneshot").version == "speaker"
+
+
 def test_what_it_does_not_offer_is_not_asked(process):
     assert process().bind(case("silu"), "float64") is None
     with pytest.raises(Unsupported, match="offers tanh in float32 alone"):
