@@ -26,8 +26,7 @@ from _pages import (  # noqa: E402  found through the path set above, as all bel
 )
 from mkdocs.structure.files import File  # noqa: E402
 
-from gradcheck.results.expectation import Known  # noqa: E402
-from gradcheck.results.verdict import Verdict  # noqa: E402
+from gradcheck.results.verdict import Known, Verdict  # noqa: E402
 
 MAKERS = (operators, models, commands, config, vocabulary, formats, api, example, files)
 FIGURES = {

@@ -11,6 +11,14 @@ from typing import Any
 import numpy as np
 
 
+def mapped(f, found, *beside):
+    """`f` of each gradient or cotangent, and of the values beside it; None stays."""
+    several = isinstance(found, tuple)
+    rows = zip(found if several else (found,), *beside, strict=True)
+    parts = [g if g is None else f(g, *others) for g, *others in rows]
+    return tuple(parts) if several else parts[0]
+
+
 @dataclass(frozen=True)
 class Pair:
     """`vjp` is PyTorch's; `primals(draw)` are float64 or complex128, or integers."""
@@ -21,11 +29,7 @@ class Pair:
 
     def jax(self, ct, *primals):
         """The same gradient in JAX's convention."""
-        cts = tuple(map(np.conj, ct)) if isinstance(ct, tuple) else np.conj(ct)
-        found = self.vjp(cts, *primals)
-        several = isinstance(found, tuple)
-        parts = [None if g is None else np.conj(g) for g in (found if several else (found,))]
-        return tuple(parts) if several else parts[0]
+        return mapped(np.conj, self.vjp(mapped(np.conj, ct), *primals))
 
 
 def c(rng, *shape):
@@ -301,32 +305,18 @@ def narrow(primals):
 
 def like(found, primals):
     """Gradients in the dtypes of their primals: NumPy's constants are wide."""
-    several = isinstance(found, tuple)
-    parts = [
-        g if g is None else np.asarray(g, p.dtype)
-        for g, p in zip(found if several else (found,), primals, strict=True)
-    ]
-    return tuple(parts) if several else parts[0]
+    return mapped(lambda g, p: np.asarray(g, p.dtype), found, primals)
 
 
 def changed(change, only=None):
     """A VJP whose complex gradients are changed; of several primals `only` one's."""
 
-    def of(vjp):
-        def wrong(ct, *primals):
-            found = vjp(ct, *primals)
-            several = isinstance(found, tuple)
-            parts = [
-                g
-                if g is None or p.dtype.kind != "c" or only not in (None, k)
-                else np.asarray(change(np.asarray(g)), p.dtype)
-                for k, (g, p) in enumerate(
-                    zip(found if several else (found,), primals, strict=True)
-                )
-            ]
-            return tuple(parts) if several else parts[0]
+    def one(g, p, k):
+        kept = p.dtype.kind != "c" or only not in (None, k)
+        return g if kept else np.asarray(change(np.asarray(g)), p.dtype)
 
-        return wrong
+    def of(vjp):
+        return lambda ct, *primals: mapped(one, vjp(ct, *primals), primals, range(len(primals)))
 
     return of
 
@@ -342,12 +332,9 @@ def with_cotangent(change):
     """A VJP that gets another cotangent."""
 
     def of(vjp):
-        def wrong(ct, *primals):
-            several = isinstance(ct, tuple)
-            cts = [np.asarray(change(c), c.dtype) for c in (ct if several else (ct,))]
-            return vjp(tuple(cts) if several else cts[0], *primals)
-
-        return wrong
+        return lambda ct, *primals: vjp(
+            mapped(lambda c: np.asarray(change(c), c.dtype), ct), *primals
+        )
 
     return of
 

@@ -10,9 +10,9 @@ from benchmarks.sharded.mesh import Lost, Mesh
 from benchmarks.sharded.remote import Forward, RemotePlace
 from benchmarks.sharded.wire import Reply
 from gradcheck.judge.compare import ERROR_BAR_FACTOR
-from gradcheck.judge.contract.loss import value_at
 from gradcheck.judge.directional_check import DirectionalCheck, DirectionalResult
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
+from gradcheck.judge.loss import value_at
 from gradcheck.numerics.adaptive_slope import slope_search
 from gradcheck.numerics.line_function import Scalar
 from gradcheck.results.finding import Finding

@@ -19,7 +19,7 @@ from benchmarks.sharded import planted
 from benchmarks.sharded.layout import Layout
 from benchmarks.sharded.model import Shard
 from benchmarks.sharded.wire import Ask, Channel, Closed, Reply, Request
-from gradcheck.judge.contract.loss import checksum, not_finite
+from gradcheck.judge.loss import checksum, not_finite
 from gradcheck.numerics.line_function import Given, Heading, Segment
 
 Array = NDArray[Any]

@@ -13,7 +13,7 @@ from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
 from _pages.operators import path_of
 from _pages.text import attributes, block, code, front, joined, link, table, text
-from gradcheck.report.model_catalogue import line
+from gradcheck.report.catalogue import stage_line
 from gradcheck.spec.model import ModelCase, ModelSpec
 from gradcheck.spec.program import Stage
 from gradcheck.spec.rule import RuleSpec
@@ -77,7 +77,7 @@ def _model(model: ModelSpec) -> str:
         ]
         for name in program.inputs
     ]
-    stages = [[code(stage.name), _op(stage), code(line(stage))] for stage in program.stages]
+    stages = [[code(stage.name), _op(stage), code(stage_line(stage))] for stage in program.stages]
     dialects = [[code(d.name), text(d.says), attributes(d.attrs)] for d in model.dialects]
     sizes = [
         [code(s.name), text(s.hunts), attributes(s.attrs) + (" on a kink" if s.at_kink else "")]

@@ -18,7 +18,7 @@ from gradcheck.judge.compare import (
     LOW_TOLERANCES,
     TOLERANCES,
 )
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS, NARROWINGS, describe
 from gradcheck.judge.low_precision import (
     FAIL_EXCESS,
@@ -28,7 +28,7 @@ from gradcheck.judge.low_precision import (
 )
 from gradcheck.numerics.arithmetic import Arithmetic
 from gradcheck.results import verdict
-from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.verdict import Breach, Known
 from gradcheck.spec.defect import LABELS
 
 GATE: Final = {True: "accepts it", False: "closes: exit code 1"}

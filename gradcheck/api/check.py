@@ -12,20 +12,16 @@ from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, Final, Literal, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function
 from gradcheck.errors import UsageError
 from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import Array, is_float
 from gradcheck.numerics.time_budget import Watch
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict, worst
 from gradcheck.spec.operator import Slack
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -55,7 +51,7 @@ class Result:
         return self.ok
 
     def __str__(self) -> str:
-        from gradcheck.report.findings import table
+        from gradcheck.report.findings import table  # door: only where a result is printed
 
         return table(self.subject, self.dtype, self.findings)
 
@@ -211,7 +207,7 @@ def check(
         holds = "c" in [a.dtype.kind for a in arrays]
         findings = () if holds else judge_function(request, arrays)
         if holds or (findings[0].name == "forward" and findings[0].verdict is Verdict.ERROR):
-            # Deferred: few functions are complex.
+            # door: few functions are complex.
             from gradcheck.api.complex_numbers import gives_complex
             from gradcheck.api.convention import judge_complex
 
@@ -269,7 +265,6 @@ def assert_vjp(
 def _check_request(
     order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any, wider: Any
 ) -> None:
-    """Refuse invalid options."""
     if convention not in (None, "torch", "jax"):
         raise UsageError(
             f"convention is {convention!r}: pass 'torch' (dL/dRe + i·dL/dIm), 'jax' (its "

@@ -18,17 +18,16 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function, judge_quickly
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import REFUSALS
 from gradcheck.numerics.highprecision.array import BigArray
 from gradcheck.results.finding import Diagnosis, Finding, Heat, Miss
 from gradcheck.results.verdict import Verdict
 
-Array = NDArray[Any]
 Form = tuple[tuple[int, ...], np.dtype[Any]]
 Findings = tuple[Finding, ...]
 
@@ -71,7 +70,6 @@ class Parts:
 
     @cached_property
     def _real_request(self) -> Request:
-        """The request for real functions at real primals."""
         request = self.request
         return replace(
             request,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
-
-from numpy.typing import NDArray
+from typing import Final
 
 from gradcheck.api.complex_numbers import OTHER, PARTS, Findings, Parts
 from gradcheck.api.elementwise_check import Request
+from gradcheck.numerics.arrays import Array
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import SEVERITY, Verdict, worst
-
-Array = NDArray[Any]
 
 SYSTEMS: Final[Mapping[str, str]] = {"torch": "PyTorch's", "jax": "JAX's"}
 """The system whose convention it is."""

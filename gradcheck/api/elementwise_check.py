@@ -8,7 +8,6 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call import RowsAt, ask_forward, ask_vjp, rows_of, vjp_rows_at
@@ -16,12 +15,12 @@ from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES, Tolerance, empty
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
 from gradcheck.judge.forward_mode import ForwardMode
-from gradcheck.judge.function_primal import PrimalCheck, promote_to_float64
 from gradcheck.judge.high_precision import HighPrecisionForward, HighPrecisionVjp
-from gradcheck.judge.large_primal import LargePrimalCheck, too_large
+from gradcheck.judge.large_primal_check import LargePrimalCheck, too_large
 from gradcheck.judge.low_precision_function import LowPrecisionFunction
+from gradcheck.judge.primal_check import PrimalCheck, promote_to_float64
 from gradcheck.judge.second_order import SecondOrder, VjpFunction, judge_double
-from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.arrays import Array, Float, as_tuple
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import Point
@@ -29,9 +28,6 @@ from gradcheck.numerics.time_budget import UNWATCHED, Ended, Watch
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 KEPT: Final = 1 << 14
 """Numbers that forward may return for its cotangents to be cached."""
@@ -191,7 +187,6 @@ class ElementwiseCheck:
         return tuple(low.judge(self._outputs, self._cotangents, self._answer))
 
     def _gradient(self, index: int) -> Finding:
-        """The verdict on the gradient of one primal."""
         asked, name = self._request, self._request.names[index]
         got = self._answer.gradients[name]
         if isinstance(got, Finding):
@@ -233,11 +228,10 @@ class ElementwiseCheck:
         return finding
 
     def _explained(self, findings: Sequence[Finding]) -> list[Finding]:
-        """The findings, with a diagnosis of each failure."""
         asked = self._request
         if not asked.explain or all(finding.verdict.expected for finding in findings):
             return [*findings]
-        # Deferred: a check that passes needs none of it.
+        # door: a check that passes needs none of it.
         from gradcheck.explain.findings import explained
         from gradcheck.explain.function_probes import Checked
 
@@ -261,11 +255,9 @@ class ElementwiseCheck:
 
     @property
     def _floating(self) -> list[str]:
-        """Names of the floating primals."""
         return [self._request.names[i] for i in self._point.differentiable]
 
     def _second_order(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Findings on the derivative of vjp."""
         asked = self._request
         right = all(finding.verdict is Verdict.PASS for finding in findings)
         ct = tuple(
@@ -291,7 +283,6 @@ class ElementwiseCheck:
         return found
 
     def _forward_mode(self, jvp: Callable[..., Any]) -> list[Finding]:
-        """Findings on a jvp, compared with forward and with vjp."""
         asked = self._request
         mode = ForwardMode(
             jvp,

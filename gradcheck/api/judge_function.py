@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.api.elementwise_check import ElementwiseCheck, Request
 from gradcheck.errors import Unsupported
@@ -24,11 +23,11 @@ from gradcheck.judge.call import ask_forward, ask_vjp
 from gradcheck.judge.compare import TOLERANCES
 from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.quick_check import quick_check
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.narrow import fits_narrow
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
-Array = NDArray[Any]
 Primals = tuple[Array, ...]
 Findings = tuple[Finding, ...]
 

@@ -9,19 +9,17 @@ from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.api.check import Result
 from gradcheck.api.judge_function import short_mantissa_note
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.implementations import returned
 from gradcheck.judge.compare import TOLERANCES
-from gradcheck.judge.directional_check import judge_tensors
+from gradcheck.judge.loss import judge_tensors
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.narrow import fits_narrow
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
-
-Array = NDArray[Any]
 
 SEARCH: Final = 400
 """Evaluations of the loss for finding the wrong elements of one tensor."""
@@ -110,7 +108,6 @@ def _checked(
 
 
 def _surplus(name: str, params: Mapping[str, Array]) -> Finding:
-    """The error of a gradient without a parameter."""
     reason = f"a gradient of nothing: {UnknownNameError('parameter', name, params)}"
     return Finding(name=name, verdict=Verdict.ERROR, reason=reason)
 

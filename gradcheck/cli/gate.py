@@ -83,11 +83,11 @@ def baseline_of(
 
 def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
     """The run with the expectations of a baseline, as of today."""
-    from gradcheck.results.baseline import clock
+    from gradcheck.results.baseline import entry
     from gradcheck.results.baseline.apply import applied
     from gradcheck.results.baseline.match import Scope
 
-    return applied(found, baseline, Scope.of(suite, baseline, found), clock.today())
+    return applied(found, baseline, Scope.of(suite, baseline, found), entry.today())
 
 
 def code_of(found: Run, *, written: bool, exit_zero: bool = False) -> int:

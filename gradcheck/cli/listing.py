@@ -55,12 +55,12 @@ def list_(arguments: argparse.Namespace) -> int:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Show one spec; returns the exit code."""
-    from gradcheck.report import catalogue, sections
+    from gradcheck.report import catalogue, page
 
     suite = suite_of(arguments.suite)
     if arguments.name not in suite.home:
         raise UnknownNameError("operator, model or rule", arguments.name, suite.home)
-    width = min(console.width(sys.stdout), sections.WIDTH)
+    width = min(console.width(sys.stdout), page.WIDTH)
     told = words.several(catalogue.explain(suite, arguments.name, width))
     return OK if console.show(f"{told}\n") else USAGE
 

@@ -156,9 +156,10 @@ def _mutate(arguments: argparse.Namespace, kind: Kind) -> int:
     part = _part(arguments.part)
 
     from gradcheck.power.run_mutants import MutationPlan, run  # door: it imports NumPy
+    from gradcheck.report.power_page import FORMATS  # door: most commands write no such page
 
     pages = import_module(f"gradcheck.report.{kind.page}")
-    refuse_formats(targets, pages.FORMATS, "power")
+    refuse_formats(targets, FORMATS, "power")
     suite = suite_of(arguments.suite)
     here = kind in (RULES, CONTRACTS, NARROW)
     plan = MutationPlan(

@@ -11,12 +11,10 @@ From a finding to its diagnosis:
 - `operator_probes` and `function_probes` ask the code at other points. Each point is a `Probe`
   (`probe`): what came back, and the true VJP, which can be evaluated with other cotangents, primals
   and attributes. Truth is the spec's own VJP, or central differences of forward.
-- `hypotheses` holds what may be wrong, a module per kind of mistake: `factor`, `cotangent`,
-  `attribute`, `operand`, `contribution`, `order`, `place`, `size`, `slope`, `precision`, `state`,
-  … A rule proposes hypotheses (`hypothesis`); `hypotheses.registry` lists all rules in order.
-  `hypotheses.terms` changes the spec's own text, which `trace` records as a list of operations.
-- `engine` takes the first hypothesis that holds at every probe. Where none does, it describes the
-  residual instead.
+- `hypotheses` holds what may be wrong, a module per kind of mistake. A rule proposes hypotheses
+  (`hypothesis`). `hypotheses.terms` changes the spec's own text, recorded as a list of operations.
+- `engine` lists all rules in order, and takes the first hypothesis that holds at every probe. Where
+  none does, it describes the residual instead.
 
 Two users of that engine:
 

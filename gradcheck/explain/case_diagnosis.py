@@ -17,7 +17,7 @@ from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.explain.findings import Diagnoses
+    from gradcheck.explain.operator_probes import Diagnoses
     from gradcheck.spec.mutant import Mutant
 
 ASKED: Final = "asked"
@@ -51,7 +51,7 @@ class LazyDiagnoser:
 
     @cached_property
     def _diagnoses(self) -> Diagnoses:
-        from gradcheck.explain.findings import Diagnoses
+        from gradcheck.explain.operator_probes import Diagnoses
 
         return Diagnoses(self.operators, self.mutants)
 

@@ -1,24 +1,139 @@
-"""The engine: of all hypotheses, in the order of their rules, the first that holds everywhere."""
+"""All rules in order, and the engine: the first hypothesis that holds at every probe."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.registry import RULES
-from gradcheck.explain.hypothesis import Hypothesis, Observations, Rule
+from gradcheck.explain.hypotheses.cotangent_or_attribute import (
+    attributes,
+    cotangent,
+    replaced,
+    values,
+)
+from gradcheck.explain.hypotheses.factor import argument, reduction, scale
+from gradcheck.explain.hypotheses.lost_contribution import contributions, residual
+from gradcheck.explain.hypotheses.narrow import narrowed, turned
+from gradcheck.explain.hypotheses.order import displaced, forward_mode, orientation, relaid
+from gradcheck.explain.hypotheses.other_function import local, zeros
+from gradcheck.explain.hypotheses.precision import flushed, precision
+from gradcheck.explain.hypotheses.shape_or_state import earlier
+from gradcheck.explain.hypotheses.size import alone, sizes
+from gradcheck.explain.hypotheses.sparsity import pairs, support
+from gradcheck.explain.hypotheses.special_points import duplicates, kinks, mask, nonfinite
+from gradcheck.explain.hypotheses.wrong_argument import elsewhere, lost, packed, slots
+from gradcheck.explain.hypotheses.wrong_region import subset
+from gradcheck.explain.hypothesis import Hypothesis, Observations, Rule, where_wrong
 from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe, agree
 from gradcheck.numerics.draw import Draw
 from gradcheck.results.finding import Diagnosis
 
+MIN_PROBES: Final = 2
+MIN_PREDICTED_ELEMENTS: Final = 8
+"""Wrong elements, over all of them, that must be predicted."""
+
+
+def somewhere(rules: Sequence[Rule]) -> Callable[[Observations], Iterable[Hypothesis]]:
+    """A rule that puts rules to failing probes alone: code may take its own way at some points.
+
+    They must be rules that predict every number: one that merely describes has too little to go by.
+    """
+
+    def propose(obs: Observations) -> Iterator[Hypothesis]:
+        wrong = sum(int(probe.wrong(obs.output).sum()) for probe in obs.failing)
+        if not obs.passing or len(obs.failing) < MIN_PROBES or wrong < MIN_PREDICTED_ELEMENTS:
+            return
+        there = Observations(obs.output, obs.failing, ())
+        samples = ", ".join(dict.fromkeys(probe.where for probe in obs.passing))
+        for rule in rules:
+            with suppress(*RAISES):
+                for hypothesis in rule.propose(there):
+                    yield replace(
+                        hypothesis,
+                        fits=_where_wrong(hypothesis, obs.output),
+                        evidence=(*hypothesis.evidence, f"the code takes another way at {samples}"),
+                    )
+
+    return propose
+
+
+def _where_wrong(hypothesis: Hypothesis, name: str) -> Callable[[Probe], bool]:
+    return lambda probe: not probe.fails(name) or hypothesis.fits(probe)
+
+
+def terms(obs: Observations) -> Iterator[Hypothesis]:
+    """Every change of the spec's text that gives the wrong gradient; none without a spec."""
+    if obs.first.truth.spec is not None:
+        # door: only operators with a spec have a text
+        from gradcheck.explain.hypotheses.terms import terms as changes
+
+        yield from changes(obs)
+
+
+EXACT: Final = (
+    Rule("kinks", "wrong only exactly on a kink or a tie", kinks),
+    Rule("mask", "another random mask than forward's", mask),
+    Rule("narrow", "operands, the cotangent, the result, products or sums are rounded", narrowed),
+    Rule("precision", "rounded, cancelled or differenced", precision),
+    Rule("flushed", "0 wherever what is due is tiny, or an argument huge", flushed),
+    Rule("lost", "a gradient is zero", lost),
+    Rule("earlier", "the answer of another call comes back", earlier),
+    Rule("cotangent", "the cotangent is ignored, or another one is used", cotangent),
+    Rule("scale", "one factor over the whole gradient: a sign, a number, an attribute", scale),
+    Rule("attributes", "it is right for another value of an attribute", attributes),
+    Rule("reduction", "one factor over the whole gradient: a count", reduction),
+    Rule("slots", "another argument's gradient, or arguments are exchanged", slots),
+    Rule("replaced", "another array stands in the cotangent's place", replaced),
+    Rule("packed", "a part of a packed tensor is lost, or in another part's place", packed),
+    Rule("nonfinite", "it is NaN or infinite where something special is", nonfinite),
+    Rule("orientation", "the right numbers in another order", orientation),
+    Rule("forward mode", "the Jacobian in place of its transpose", forward_mode),
+    Rule("pairs", "what a place contributes to some other is lost", pairs),
+    Rule("terms", "the reference's own text with one thing changed", terms),
+    Rule("contributions", "some of what must be added up is lost", contributions),
+    Rule("displaced", "read from, or written to, a neighbour's place", displaced),
+    Rule("argument", "an array is missing, or one too many, as a factor of the whole", argument),
+    Rule("elsewhere", "it is right at other values than those given", elsewhere),
+    Rule("layout", "operands read, and the gradient written, in another layout", relaid),
+    Rule("subset", "right except in a set of places", subset),
+)
+"""Those that predict every number, with few exceptions."""
+PREDICTING: Final = tuple(
+    rule
+    for rule in EXACT
+    if rule.name
+    in {"cotangent", "attributes", "slots", "orientation", "forward mode", "layout",
+         "subset", "contributions", "pairs", "displaced"}
+)  # fmt: skip
+"""Those that may be put to the points that are wrong, whatever they say of others."""
+DESCRIBING: Final = (
+    Rule("values", "it is right for a value that no attribute should take", values),
+    Rule("sizes", "right for most sizes of an axis", sizes),
+    Rule("duplicates", "wrong only where an index occurs more than once", duplicates),
+    Rule("alone", "each entry of an axis alone is right", alone),
+    Rule("zeros", "nothing is passed back where an argument is 0", zeros),
+    Rule("turned", "rounding turned a choice: the largest, an order", turned),
+    Rule("support", "other elements of the cotangent reach an element", support),
+    Rule("somewhere", "wrong at some points only, and predicted there", somewhere(PREDICTING)),
+    Rule("local", "element by element, the slope is another function", local),
+    Rule("residual", "what is left over lies along one direction in every row", residual),
+)
+"""Those that say less than every number: they come after all that say more."""
+RULES: Final = (*EXACT, *DESCRIBING)
+
+
+def with_operator_rules(*others: Rule) -> tuple[Rule, ...]:
+    """All rules, with `others` that predict every number behind those that do."""
+    return (*EXACT, *others, *DESCRIBING)
+
+
 MIN_WRONG_ELEMENTS: Final = 3
 """Wrong elements, over all probes, below which a coincidence is too likely to name anything."""
-MAX_LISTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +234,6 @@ def _holds(hypothesis: Hypothesis, obs: Observations) -> bool:
     return False
 
 
-def where_wrong(obs: Observations) -> str:
-    """Where it was asked: how many probes, of which samples, seeds and attributes."""
-    failing, all_of = obs.failing, len(obs.failing) + len(obs.passing)
-    count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"
-    seeds = {probe.seed for probe in failing}
-    samples = list(dict.fromkeys(probe.where for probe in failing))
-    named = ", ".join(samples[:MAX_LISTED]) + (", …" if len(samples) > MAX_LISTED else "")
-    attrs = sorted({key for p in failing for key in p.attrs
-                    if any(q.attrs.get(key) != p.attrs[key] for q in failing)})  # fmt: skip
-    varied = f", other {', '.join(attrs[:MAX_LISTED])}" if attrs else ""
-    plural = "s" if all_of > 1 else ""
-    drawn = f"samples {named}; {len(seeds)} seeds" if len(seeds) > 1 else named
-    return f"wrong in {count} probe{plural} ({drawn}{varied})"
-
-
 NUDGE_SIZE: Final = 2.0**-5
 """How far an argument is moved, relative to itself, to see whether the residual follows."""
 MAX_STILL_CHANGE: Final = 1e-6
@@ -198,14 +298,11 @@ def _rest(probe: Probe, name: str) -> Float | None:
 
 
 def _rest_of(probe: Probe, got: Gradients, name: str, times: float) -> Float | None:
-    """The residual under a multiple of the cotangent."""
     found = got.get(name)
     return None if found is None else np.asarray(found - times * probe.right[name])
 
 
 def _nudged(probe: Probe, k: int) -> Probe | None:
-    """Ask the code with one argument moved a little."""
-
     def near(x: Array) -> Array:
         return np.asarray(x * (1 + NUDGE_SIZE * Draw("nudge", k).uniform(-1.0, 1.0, *x.shape)))
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from gradcheck.errors import GradcheckError
-from gradcheck.explain.engine import Explanation, diagnose, explain
+from gradcheck.explain.engine import RULES, diagnose
 from gradcheck.explain.function_probes import Checked, FunctionProbes
-from gradcheck.explain.hypotheses.known import known_mutant, other_operator
-from gradcheck.explain.hypotheses.registry import RULES, with_operator_rules
-from gradcheck.explain.hypotheses.shape import malformed
-from gradcheck.explain.hypotheses.state import state_defect
+from gradcheck.explain.hypotheses.shape_or_state import malformed, state_defect
 from gradcheck.explain.hypothesis import Rule
-from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.explain.probe import Probe
-from gradcheck.implementations.bound import Binding
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.results.finding import Diagnosis, Finding, Part
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.mutant import Mutant
-from gradcheck.spec.operator import OpSpec
-from gradcheck.spec.suite import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,97 +118,6 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     return list(out.values())
 
 
-# ── with a spec ──────────────────────────────────────────────────────────────────────────────
-
-
-class Key(NamedTuple):
-    """Whatever shares probes and explanations."""
-
-    implementation: str
-    op: str
-    dialect: str
-    dtype: str
-    seed: int
-
-
-@dataclass
-class Diagnoses:
-    """The engine behind `gradcheck.explain.case_diagnosis.LazyDiagnoser`: each is made once."""
-
-    operators: Mapping[str, OpSpec]
-    mutants: Callable[[], Mapping[str, Sequence[Mutant]]]
-    _collectors: dict[Key, ProbeCollector] = field(default_factory=dict)
-    _usual: dict[tuple[Key, str], Explanation | None] = field(default_factory=dict)
-
-    def explained(
-        self, case: Case, binding: Binding, dtype: str, findings: Sequence[Finding]
-    ) -> list[Finding]:
-        """The findings; those of wrong gradients with their diagnoses."""
-        key = Key(binding.name, case.spec.name, case.dialect.name, dtype, case.seed)
-        collector = self._collectors.setdefault(key, ProbeCollector(binding, dtype))
-
-        def explained(finding: Finding) -> Finding:
-            if not finding.guilty:
-                return finding
-            if finding.part is Part.CONTRACT:
-                finding = contract_diagnosis(finding)
-            return _with_diagnosis(
-                finding,
-                case.primal_names,
-                lambda: collector.own(case),
-                lambda: self._diagnosis(finding, case, key),
-            )
-
-        return with_causes([explained(finding) for finding in findings])
-
-    def _diagnosis(self, finding: Finding, case: Case, key: Key) -> Diagnosis | None:
-        output, rules = finding.name, self._rules(case)
-        probes = self._collectors[key].probes(case)
-        if not finding.compared:
-            return diagnosis_of(finding, probes, rules)
-        usual, likely = self._explanation(output, case, key), self._wide(output, case, key)
-        explanation = explain(output, probes, rules, usual, likely)
-        if explanation is None:
-            return None
-        found = explanation.diagnosis
-        if found.label or usual is None or usual.hypothesis is None:
-            return found
-        elsewhere = f"at other samples {usual.hypothesis.says}"
-        return replace(found, evidence=(*found.evidence, elsewhere))
-
-    def _explanation(self, output: str, case: Case, key: Key) -> Explanation | None:
-        """The explanation at the dialect's samples, which all its cases share."""
-        if (key, output) not in self._usual:
-            probes = self._collectors[key].usual(case)
-            likely = self._wide(output, case, key)
-            self._usual[key, output] = explain(output, probes, self._rules(case), None, likely)
-        return self._usual[key, output]
-
-    def _wide(self, output: str, case: Case, key: Key) -> Explanation | None:
-        """The explanation of the same code in float64, which tells more apart."""
-        if key.dtype == "float64":
-            return None
-        wide = key._replace(dtype="float64")
-        if wide not in self._collectors:
-            self._collectors[wide] = ProbeCollector(self._collectors[key].binding, wide.dtype)
-        return self._explanation(output, case, wide)
-
-    def _rules(self, case: Case) -> tuple[Rule, ...]:
-        op = case.spec.name
-        mutants = known_mutant(self._mutants_of(op))
-        return with_operator_rules(other_operator(op, self.operators), mutants)
-
-    @cached_property
-    def _known(self) -> Mapping[str, Sequence[Mutant]]:
-        return self.mutants()
-
-    def _mutants_of(self, op: str) -> Sequence[Mutant]:
-        try:
-            return self._known.get(op, ())
-        except GradcheckError:  # a broken table must not hide what is wrong
-            return ()
-
-
 # ── without a spec ───────────────────────────────────────────────────────────────────────────
 
 
@@ -237,15 +136,15 @@ def explained(checked: Checked, findings: Sequence[Finding]) -> list[Finding]:
             probes = source.probes(finding.name, compared=bool(finding.compared))
             return diagnosis_of(finding, probes, rules) if probes else None
 
-        return _with_diagnosis(finding, checked.names, source.own, diagnosis)
+        return with_diagnosis(finding, checked.names, source.own, diagnosis)
 
     return [explained(f) if f.verdict.wrong else f for f in findings]
 
 
-# ── either way ───────────────────────────────────────────────────────────────────────────────
+# ── with or without ───────────────────────────────────────────────────────────────────────────────
 
 
-def _with_diagnosis(
+def with_diagnosis(
     finding: Finding,
     names: Sequence[str],
     own: Callable[[], Probe | None],

@@ -12,8 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.errors import Unsupported
-from gradcheck.explain.operator_probes import UNITS, matching_gradients, returned_arrays
-from gradcheck.explain.probe import ROUNDING_SAFETY, Array, Cotangent, Float, Probe
+from gradcheck.explain.probe import (
+    ROUNDING_SAFETY,
+    UNITS,
+    Array,
+    Cotangent,
+    Float,
+    Probe,
+    returned_arrays,
+)
 from gradcheck.implementations.checked_call import CheckedCall
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.cotangents import Cotangents
@@ -378,25 +385,13 @@ class FunctionProbes:
             outputs = truth.forward(wide, attrs)
             if not all(np.isfinite(o).all() for o in outputs):
                 return None
-            raw = call(ct)
+            truth.stand(wide, attrs)
+            return Probe.asked(
+                call, where=where, seed=0, names=names, primals=wide, attrs=attrs, ct=ct,
+                truth=truth, dtype=checked.dtype,
+            )  # fmt: skip
         except (Broken, Unsupported, Unknown):
             return None
-        probe = Probe(
-            where=where,
-            seed=0,
-            names=names,
-            primals=wide,
-            attrs=attrs,
-            ct=ct,
-            got=matching_gradients(raw, names, wide),
-            truth=truth,
-            ask=lambda ct: matching_gradients(call(ct), names, wide),
-            dtype=checked.dtype,
-            u=UNITS[checked.dtype],
-            raw=raw,
-        )
-        truth.stand(wide, attrs)
-        return probe if probe.vjp() is not None else None
 
 
 def _moved(primals: Sequence[Array], draw: Draw, factors: tuple[float, float]) -> tuple[Array, ...]:

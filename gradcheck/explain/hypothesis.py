@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from gradcheck.explain.probe import Array, Probe
+import numpy as np
+
+from gradcheck.explain.probe import Array, Float, Probe
+
+MAX_LISTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,21 @@ def predicting(
     )
 
 
+def where_wrong(obs: Observations) -> str:
+    """Where it was asked: how many probes, of which samples, seeds and attributes."""
+    failing, all_of = obs.failing, len(obs.failing) + len(obs.passing)
+    count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"
+    seeds = {probe.seed for probe in failing}
+    samples = list(dict.fromkeys(probe.where for probe in failing))
+    named = ", ".join(samples[:MAX_LISTED]) + (", …" if len(samples) > MAX_LISTED else "")
+    attrs = sorted({key for p in failing for key in p.attrs
+                    if any(q.attrs.get(key) != p.attrs[key] for q in failing)})  # fmt: skip
+    varied = f", other {', '.join(attrs[:MAX_LISTED])}" if attrs else ""
+    plural = "s" if all_of > 1 else ""
+    drawn = f"samples {named}; {len(seeds)} seeds" if len(seeds) > 1 else named
+    return f"wrong in {count} probe{plural} ({drawn}{varied})"
+
+
 # ── arrays of a probe, at any probe ──────────────────────────────────────────────────────────
 
 
@@ -90,6 +109,17 @@ def read_primal(name: str) -> Callable[[Probe], Array]:
 def read_output(k: int) -> Callable[[Probe], Array]:
     """Read one output of forward."""
     return lambda probe: probe.outputs[k]
+
+
+def read_cotangent(k: int) -> Callable[[Probe], Array]:
+    """Read the cotangent of one output."""
+    return lambda probe: probe.ct[k]
+
+
+def softmax(x: Float) -> Float:
+    """The softmax of each row."""
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return np.asarray(e / np.sum(e, axis=-1, keepdims=True))
 
 
 def applied(function: Callable[..., Any], *reads: Callable[[Probe], Array]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 from gradcheck.errors import GradcheckError
 from gradcheck.explain.blame import rounds, suspects
 from gradcheck.explain.engine import diagnose
-from gradcheck.explain.operator_probes import UNITS, SpecTruth
-from gradcheck.explain.probe import Cotangent, Gradients, Probe
+from gradcheck.explain.operator_probes import SpecTruth
+from gradcheck.explain.probe import UNITS, Cotangent, Probe
 from gradcheck.explain.reproduce import Derivatives, contributions, reproduce
 from gradcheck.explain.stage_defects import name_defect
 from gradcheck.implementations.bound import BoundModel
@@ -55,36 +56,26 @@ def _probes(known: StageTruth, vjp: StageVjp, dtype: str) -> list[Probe]:
     wide = known.values("float64")
     kind = np.dtype(dtype)
 
-    def ask(ct: Cotangent) -> Gradients:
+    def call(ct: Cotangent) -> dict[str, Any]:
         found = ask_stage(vjp, stage, tuple(part.astype(kind) for part in ct), values)
         pairs = zip(stage.primals, found, strict=True)
-        return {
-            name: np.asarray(g, dtype=np.float64)
-            for name, g in pairs
-            if g is not None and not isinstance(g, Finding)
-        }
+        return {name: g for name, g in pairs if g is not None and not isinstance(g, Finding)}
 
     probes = []
     for seed, ct in enumerate(known.cts):
-        try:
-            got = ask(ct)
-        except Broken:
-            continue
-        probe = Probe(
-            where=HERE,
-            seed=seed,
-            names=stage.primals,
-            primals=tuple(np.asarray(wide[name]) for name in stage.reads),
-            attrs=stage.all_attrs,
-            ct=tuple(np.asarray(part, dtype=np.float64) for part in ct),
-            got=got,
-            truth=SpecTruth(stage.op),
-            ask=ask,
-            dtype=dtype,
-            u=UNITS[dtype],
-        )
-        if probe.vjp() is not None:
-            probes.append(probe)
+        with suppress(Broken):
+            probe = Probe.asked(
+                call,
+                where=HERE,
+                seed=seed,
+                names=stage.primals,
+                primals=tuple(np.asarray(wide[name]) for name in stage.reads),
+                attrs=stage.all_attrs,
+                ct=tuple(np.asarray(part, dtype=np.float64) for part in ct),
+                truth=SpecTruth(stage.op),
+                dtype=dtype,
+            )
+            probes += [] if probe is None else [probe]
     return probes
 
 

@@ -1,28 +1,33 @@
-"""Probes of an operator with a spec: the code at several samples, seeds and attributes."""
+"""Operators with a spec: the code at several samples, seeds, attributes; diagnoses from these."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.errors import SpecError, Unsupported
-from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
+from gradcheck.errors import GradcheckError, SpecError, Unsupported
+from gradcheck.explain.engine import Explanation, explain, with_operator_rules
+from gradcheck.explain.findings import contract_diagnosis, diagnosis_of, with_causes, with_diagnosis
+from gradcheck.explain.hypotheses.other_function import known_mutant, other_operator
+from gradcheck.explain.hypothesis import Rule
+from gradcheck.explain.probe import RAISES, Cotangent, Float, Mask, Probe, bare, returned_arrays
 from gradcheck.implementations.bound import Binding, Bound
 from gradcheck.implementations.checked_call import CheckedCall, bound_by
 from gradcheck.implementations.processes.crash_or_hang import uncounted
-from gradcheck.implementations.returned import Broken, Missing, as_array
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.low_precision import rounded
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.arrays import Attrs, as_tuple, dtype_named
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.numerics.rounding import ROUNDING, allowance
+from gradcheck.results.finding import Diagnosis, Finding, Part
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Case
 
@@ -35,7 +40,6 @@ MAX_SAMPLE_SIZE: Final = 700
 ORDINARY_SIZE: Final = 100
 """Elements of all primals above which another shape tells least: it is there for one size."""
 ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT)
-UNITS: Final = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class SpecTruth:
         self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
     ) -> tuple[Float | None, ...]:
         """The spec's VJP in float64."""
-        return as_tuple(self.spec.vjp(F64, _bare(ct), *primals, **attrs))
+        return as_tuple(self.spec.vjp(F64, bare(ct), *primals, **attrs))
 
     def cost(
         self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
@@ -75,7 +79,7 @@ class SpecTruth:
         """The running error of the spec's VJP, in units of u."""
         parts = tuple(ROUNDING.asarray(part) for part in ct)
         carried = [ROUNDING.asarray(p) if p.dtype.kind == "f" else p for p in primals]
-        found = as_tuple(self.spec.vjp(ROUNDING, _bare(parts), *carried, **attrs))
+        found = as_tuple(self.spec.vjp(ROUNDING, bare(parts), *carried, **attrs))
         return tuple(allowance(g) for g in found)
 
 
@@ -145,25 +149,19 @@ class ProbeCollector:
             draw = case.draw("diagnosis")
             ct = tuple(draw.away(0.0, *o.shape) for o in outputs)
         ct = tuple(_held(part, dtype) for part in ct)
-        call = self._calling(bound, case, primals)
-        raw = call(ct)
-        probe = Probe(
+        return Probe.asked(
+            self._calling(bound, case, primals),
             where=case.sample.name,
             seed=case.seed,
             names=case.primal_names,
             primals=primals,
             attrs=case.attrs,
             ct=ct,
-            got=matching_gradients(raw, case.primal_names, primals),
             truth=truth,
-            ask=lambda ct: matching_gradients(call(ct), case.primal_names, primals),
             dtype=dtype,
-            u=UNITS[dtype],
             kinked=kinked,
-            raw=raw,
             at=partial(self._at, case),
         )
-        return probe if probe.vjp() is not None else None
 
     def _at(self, case: Case, primals: Sequence[Array], ct: Cotangent) -> Probe | None:
         """The code at other primals of a case, rounded to the dtype."""
@@ -195,27 +193,7 @@ class ProbeCollector:
         return call
 
 
-def returned_arrays(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Array | None]:
-    """The array returned for each primal; anything else but None is left out."""
-    pairs = ((n, g, as_array(g)) for n, g in zip(names, gradients, strict=False))
-    return {n: a for n, g, a in pairs if a is not None or g is None or isinstance(g, Missing)}
-
-
-def matching_gradients(
-    raw: Mapping[str, Array | None], names: Sequence[str], primals: Sequence[Array]
-) -> Gradients:
-    """The gradients that have the shapes of their primals, as float64 copies."""
-    shapes = {n: p.shape for n, p in zip(names, primals, strict=True) if p.dtype.kind == "f"}
-    with np.errstate(all="ignore"):
-        return {
-            name: np.array(gradient, dtype=np.float64)
-            for name, gradient in raw.items()
-            if gradient is not None and shapes.get(name) == gradient.shape
-        }
-
-
 def _kinked(case: Case, primals: Sequence[Array]) -> dict[str, Mask]:
-    """By primal, the elements that sit on any of its declared kinks."""
     found: dict[str, Mask] = {}
     for kink in case.spec.kinks:
         name = kink.primal or case.primal_names[0]
@@ -224,12 +202,7 @@ def _kinked(case: Case, primals: Sequence[Array]) -> dict[str, Mask]:
     return found
 
 
-def _bare(parts: tuple[Any, ...]) -> Any:
-    return parts[0] if len(parts) == 1 else parts
-
-
 def _held(ct: Float, dtype: str) -> Float:
-    """A cotangent rounded to values of the dtype."""
     return ct.astype(dtype_named(dtype)).astype(np.float64)
 
 
@@ -277,7 +250,6 @@ def _varied(case: Case) -> Iterator[Case]:
 
 
 def _always(primals: tuple[Array, ...]) -> Callable[[Draw], tuple[Array, ...]]:
-    """A sampler that returns these values, whatever the seed."""
     return lambda _: primals
 
 
@@ -292,3 +264,91 @@ def _small(case: Case) -> Iterator[Case]:
             continue
         if all(p.size for p in primals) and 1 < sum(p.size for p in primals) <= MAX_SAMPLE_SIZE:
             yield other
+
+
+class Key(NamedTuple):
+    """Whatever shares probes and explanations."""
+
+    implementation: str
+    op: str
+    dialect: str
+    dtype: str
+    seed: int
+
+
+@dataclass
+class Diagnoses:
+    """The engine behind `gradcheck.explain.case_diagnosis.LazyDiagnoser`: each is made once."""
+
+    operators: Mapping[str, OpSpec]
+    mutants: Callable[[], Mapping[str, Sequence[Mutant]]]
+    _collectors: dict[Key, ProbeCollector] = field(default_factory=dict)
+    _usual: dict[tuple[Key, str], Explanation | None] = field(default_factory=dict)
+
+    def explained(
+        self, case: Case, binding: Binding, dtype: str, findings: Sequence[Finding]
+    ) -> list[Finding]:
+        """The findings; those of wrong gradients with their diagnoses."""
+        key = Key(binding.name, case.spec.name, case.dialect.name, dtype, case.seed)
+        collector = self._collectors.setdefault(key, ProbeCollector(binding, dtype))
+
+        def explained(finding: Finding) -> Finding:
+            if not finding.guilty:
+                return finding
+            if finding.part is Part.CONTRACT:
+                finding = contract_diagnosis(finding)
+            return with_diagnosis(
+                finding,
+                case.primal_names,
+                lambda: collector.own(case),
+                lambda: self._diagnosis(finding, case, key),
+            )
+
+        return with_causes([explained(finding) for finding in findings])
+
+    def _diagnosis(self, finding: Finding, case: Case, key: Key) -> Diagnosis | None:
+        output, rules = finding.name, self._rules(case)
+        probes = self._collectors[key].probes(case)
+        if not finding.compared:
+            return diagnosis_of(finding, probes, rules)
+        usual, likely = self._explanation(output, case, key), self._wide(output, case, key)
+        explanation = explain(output, probes, rules, usual, likely)
+        if explanation is None:
+            return None
+        found = explanation.diagnosis
+        if found.label or usual is None or usual.hypothesis is None:
+            return found
+        elsewhere = f"at other samples {usual.hypothesis.says}"
+        return replace(found, evidence=(*found.evidence, elsewhere))
+
+    def _explanation(self, output: str, case: Case, key: Key) -> Explanation | None:
+        """The explanation at the dialect's samples, which all its cases share."""
+        if (key, output) not in self._usual:
+            probes = self._collectors[key].usual(case)
+            likely = self._wide(output, case, key)
+            self._usual[key, output] = explain(output, probes, self._rules(case), None, likely)
+        return self._usual[key, output]
+
+    def _wide(self, output: str, case: Case, key: Key) -> Explanation | None:
+        """The explanation of the same code in float64, which tells more apart."""
+        if key.dtype == "float64":
+            return None
+        wide = key._replace(dtype="float64")
+        if wide not in self._collectors:
+            self._collectors[wide] = ProbeCollector(self._collectors[key].binding, wide.dtype)
+        return self._explanation(output, case, wide)
+
+    def _rules(self, case: Case) -> tuple[Rule, ...]:
+        op = case.spec.name
+        mutants = known_mutant(self._mutants_of(op))
+        return with_operator_rules(other_operator(op, self.operators), mutants)
+
+    @cached_property
+    def _known(self) -> Mapping[str, Sequence[Mutant]]:
+        return self.mutants()
+
+    def _mutants_of(self, op: str) -> Sequence[Mutant]:
+        try:
+            return self._known.get(op, ())
+        except GradcheckError:  # a broken table must not hide what is wrong
+            return ()

@@ -14,7 +14,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.implementations.returned import Missing, as_array
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.spec.operator import OpSpec
 
 Float = NDArray[np.float64]
@@ -27,6 +29,8 @@ ROUNDING_TOLERANCE: Final = {
     "float16": 8e-3,
 }
 """Distance, relative to the largest element, that rounding alone explains."""
+UNITS: Final = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+"""The unit roundoff of each dtype that code is judged in."""
 MAX_RELATIVE_DISTANCE: Final = 0.01
 """A hypothesis must be so many times nearer to what was returned than the right VJP is."""
 
@@ -123,8 +127,7 @@ class Probe:
     primal's shape was returned); `raw` holds the returned arrays, of any shape (None: nothing).
     `ask(ct)` asks the code again at this point, `at(primals, ct)` at another one with these
     attributes (None: impossible). `where` names the point, `seed` is the seed that it was drawn
-    from; `u` is the unit roundoff of the code's `dtype`. `kinked` marks elements of primals on a
-    declared kink.
+    from; `dtype` is the code's. `kinked` marks elements of primals on a declared kink.
     """
 
     where: str
@@ -137,12 +140,34 @@ class Probe:
     truth: Truth
     ask: Callable[[Cotangent], Gradients]
     dtype: str = "float64"
-    u: float = 2.0**-53
     kinked: Mapping[str, Mask] = field(default_factory=dict)
     raw: Mapping[str, Array | None] = field(default_factory=dict)
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     """What rules have found here and may want again; keys begin with the rule's module."""
     at: Callable[[Sequence[Array], Cotangent], Probe | None] = lambda primals, ct: None
+
+    @classmethod
+    def asked(
+        cls, call: Callable[[Cotangent], Mapping[str, Array | None]], **fields: Any
+    ) -> Probe | None:
+        """The probe of what `call(ct)` returns, by name; None where the true VJP is not defined.
+
+        `fields` are those of the class but for the answer.
+        """
+        names, primals = fields["names"], fields["primals"]
+        raw = call(fields["ct"])
+        probe = cls(
+            got=matching_gradients(raw, names, primals),
+            ask=lambda ct: matching_gradients(call(ct), names, primals),
+            raw=raw,
+            **fields,
+        )
+        return probe if probe.vjp() is not None else None
+
+    @property
+    def u(self) -> float:
+        """The unit roundoff of the code's dtype."""
+        return UNITS[self.dtype]
 
     # ── what is right ────────────────────────────────────────────────────────────────────────
 
@@ -156,8 +181,17 @@ class Probe:
     @cached_property
     def outputs(self) -> tuple[Float, ...]:
         """Forward's outputs."""
+        return self.forward()
+
+    def forward(
+        self, primals: Mapping[str, Array] | None = None, attrs: Attrs | None = None
+    ) -> tuple[Float, ...]:
+        """Forward's outputs with other primals (by name), other attributes."""
         with np.errstate(all="ignore"):
-            return self.truth.forward(self.primals, self.attrs)
+            return self.truth.forward(self._with(primals or {}), {**self.attrs, **(attrs or {})})
+
+    def _with(self, primals: Mapping[str, Array]) -> list[Array]:
+        return [primals.get(n, p) for n, p in zip(self.names, self.primals, strict=True)]
 
     def primal(self, name: str) -> Array:
         """One primal."""
@@ -173,7 +207,7 @@ class Probe:
 
         None where the true VJP is not defined there.
         """
-        values = [(primals or {}).get(n, p) for n, p in zip(self.names, self.primals, strict=True)]
+        values = self._with(primals or {})
         try:
             with np.errstate(all="ignore"):
                 found = self.truth.vjp(
@@ -292,3 +326,42 @@ class Probe:
     def _within(self, a: Float, right: Float, name: str) -> Mask:
         with np.errstate(all="ignore"):
             return np.asarray((np.abs(a - right) <= self._rounding_bounds[name]) | (a == right))
+
+
+def bare(parts: tuple[Any, ...]) -> Any:
+    """The cotangent as a VJP takes it: the array itself, where there is one output."""
+    return parts[0] if len(parts) == 1 else parts
+
+
+def called(
+    vjp: Callable[..., Any], ct: Sequence[Any], primals: Sequence[Any], attrs: Attrs
+) -> tuple[Any, ...] | None:
+    """The gradients of a VJP in the text of specs, in float64; None where it raises.
+
+    It may write over the cotangent, and is given a copy.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            found = as_tuple(vjp(F64, bare(tuple(np.array(c) for c in ct)), *primals, **attrs))
+    except RAISES:
+        return None
+    return found if len(found) == len(primals) else None
+
+
+def returned_arrays(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Array | None]:
+    """The array returned for each primal; anything else but None is left out."""
+    pairs = ((n, g, as_array(g)) for n, g in zip(names, gradients, strict=False))
+    return {n: a for n, g, a in pairs if a is not None or g is None or isinstance(g, Missing)}
+
+
+def matching_gradients(
+    raw: Mapping[str, Array | None], names: Sequence[str], primals: Sequence[Array]
+) -> Gradients:
+    """The gradients that have the shapes of their primals, as float64 copies."""
+    shapes = {n: p.shape for n, p in zip(names, primals, strict=True) if p.dtype.kind == "f"}
+    with np.errstate(all="ignore"):
+        return {
+            name: np.array(gradient, dtype=np.float64)
+            for name, gradient in raw.items()
+            if gradient is not None and shapes.get(name) == gradient.shape
+        }

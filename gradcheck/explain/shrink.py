@@ -10,23 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
-from gradcheck.explain.engine import explain
+from gradcheck.explain.engine import RULES, explain
 from gradcheck.explain.findings import is_unsteady, with_state
-from gradcheck.explain.hypotheses.registry import RULES
-from gradcheck.explain.hypotheses.shape import malformed
+from gradcheck.explain.hypotheses.shape_or_state import malformed
 from gradcheck.explain.hypothesis import Rule
 from gradcheck.explain.operator_probes import ENDED, ProbeCollector
 from gradcheck.explain.probe import Probe
-from gradcheck.explain.shrink_candidate import Candidate, Domain
 from gradcheck.explain.shrink_steps import plainer, shorter, smaller, sparser
-from gradcheck.explain.shrink_trial import CALL, FORMS, OUTSIDE_DOMAIN, Trials, judged
+from gradcheck.explain.shrink_trial import (
+    CALL,
+    FORMS,
+    OUTSIDE_DOMAIN,
+    Candidate,
+    Domain,
+    Trials,
+    judged,
+)
 from gradcheck.implementations.bound import Binding
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call import ask_vjp
 from gradcheck.judge.cotangents import KINDS
 from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.selection import LOW

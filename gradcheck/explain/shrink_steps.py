@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.explain.probe import Cotangent
-from gradcheck.explain.shrink_candidate import Candidate
-from gradcheck.explain.shrink_trial import Outcome, Trials
+from gradcheck.explain.shrink_trial import Candidate, Outcome, Trials
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.operator import CORE
 
@@ -48,7 +47,6 @@ def groups(candidate: Candidate) -> list[Group]:
 
 
 def _weight(group: Group, candidate: Candidate) -> int:
-    """Elements that one slice has."""
     return sum(candidate.primals[i].size // group.size for i, _ in group.axes)
 
 
@@ -252,7 +250,6 @@ def plainer(candidate: Candidate, trials: Trials) -> Candidate:
 
 
 def _shorter(value: Any) -> Iterator[Any]:
-    """Simpler values of one attribute."""
     if isinstance(value, bool):
         return
     if isinstance(value, int):
@@ -262,7 +259,6 @@ def _shorter(value: Any) -> Iterator[Any]:
 
 
 def _digits(value: float) -> tuple[int, float]:
-    """How much there is to read of a number."""
     return len(repr(value)), abs(value)
 
 

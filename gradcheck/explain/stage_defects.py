@@ -15,9 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, as_float64, close, near, reproduces
+from gradcheck.explain.probe import ROUNDING_TOLERANCE, as_float64, called, close, near, reproduces
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.narrow import BITS, narrower
 from gradcheck.spec.fault import PLACES, narrowed
 from gradcheck.spec.mutant import Mutant
@@ -89,20 +88,8 @@ def _tried(
     primals: Sequence[Any],
     attrs: Mapping[str, Any] | None = None,
 ) -> Iterator[StageDefect]:
-    ct = tuple(np.array(part) for part in cts)  # a mutant may write over it
-    try:
-        with np.errstate(all="ignore"):
-            found = as_tuple(
-                vjp(
-                    F64,
-                    ct[0] if len(ct) == 1 else ct,
-                    *primals,
-                    **{**stage.all_attrs, **(attrs or {})},
-                )
-            )
-    except RAISES:
-        return
-    if len(found) == len(stage.reads):
+    found = called(vjp, cts, primals, {**stage.all_attrs, **(attrs or {})})
+    if found is not None:
         yield StageDefect(rank=rank, says=says, gradients=found)
 
 

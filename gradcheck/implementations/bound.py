@@ -63,7 +63,7 @@ class Bound:
     `vjp(ct, *primals, **attrs)` returns one gradient per primal; `forward(*primals, **attrs)`,
     if there is one, an array or a tuple of arrays. `attrs` are the attributes to pass.
 
-    What the contract battery may ask besides: `into` is the same VJP, into memory of the caller's;
+    What the contract check may ask besides: `into` is the same VJP, into memory of the caller's;
     `asked(needs, ct, *primals, **attrs)` gives only the gradients for which `needs`, a tuple of
     bools, has True, and None for the others; `strided` says that arrays of any memory layout
     reach the code as they are. `slack` widens the bound, with a sentence why; `source` is the file

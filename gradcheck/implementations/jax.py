@@ -15,8 +15,7 @@ from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.returned import broken
 from gradcheck.implementations.user_functions import Differentiated, accepted, entry_of, peers
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case
 

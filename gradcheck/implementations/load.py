@@ -85,7 +85,7 @@ def _is_export(word: str) -> bool:
 def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None) -> Implementation:
     """What a gradcheck.toml offers; it is checked before anything of it is run."""
     from gradcheck.implementations.manifest import read, schema
-    from gradcheck.implementations.manifest.build import prepare
+    from gradcheck.implementations.manifest.library_file import prepare
     from gradcheck.implementations.manifest.operation import NativeLibrary, Program
 
     file = schema.parse(Path(word))

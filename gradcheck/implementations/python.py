@@ -25,8 +25,7 @@ from gradcheck.implementations.user_functions import (
     source_of,
     takes,
 )
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.spec.loading import resolve
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.operator import OpSpec

@@ -9,7 +9,7 @@ import numpy as np
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
 from gradcheck.numerics.arithmetic import F32, FLOATS
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 
 if TYPE_CHECKING:
     from gradcheck.spec.model import ModelCase

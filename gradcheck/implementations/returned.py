@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import is_float
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import Verdict
 

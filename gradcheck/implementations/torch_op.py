@@ -16,8 +16,7 @@ from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.returned import Missing, broken, overwrites
 from gradcheck.implementations.user_functions import Differentiated, accepted
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.arrays import Attrs, dtype_named, is_float
 
 Array = NDArray[Any]
 

@@ -11,8 +11,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import resolve
 from gradcheck.spec.model import ModelCase

@@ -20,7 +20,7 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Missing, as_array
-from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.arrays import dtype_named, is_float
 
 Array = NDArray[Any]
 Block = bytes | memoryview

@@ -8,18 +8,14 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations import returned
 from gradcheck.implementations.checked_call import CheckedCall, attempt, differs
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import Array, Attrs, Float, is_float
 from gradcheck.results.finding import Finding
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 MAX_EXTRA_ELEMENTS: Final = 1 << 20
 """A gradient of a wrong shape is refused before it is copied, if it is so much larger."""
 RowsAt = Callable[[tuple[Array, ...], str], list[Float] | None]
@@ -30,7 +26,7 @@ RowsAt = Callable[[tuple[Array, ...], str], list[Float] | None]
 class Answer:
     """The result of a VJP: per floating primal its gradients as rows [q, n], or the fault found."""
 
-    gradients: dict[str, NDArray[np.float64] | Finding]
+    gradients: dict[str, Float | Finding]
 
 
 def ask_vjp(
@@ -106,7 +102,7 @@ class _Called:
                 label="C",
                 says=f"{self.function.role} gives other bits for the same arguments",
             )
-        answers: dict[str, NDArray[np.float64] | Finding] = {}
+        answers: dict[str, Float | Finding] = {}
         for i, (name, pattern) in enumerate(like.items()):
             if not is_float(pattern.dtype):
                 continue

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import UnknownNameError, Unsupported
 from gradcheck.implementations import checked_call, returned
@@ -24,14 +23,12 @@ from gradcheck.implementations.checked_call import (
 )
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import Array, Float, is_float
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.model import ModelCase
-from gradcheck.spec.operator import Array
 from gradcheck.spec.program import Program, Stage, StageVjp, Values
 
-Float = NDArray[np.float64]
 GivenGradient = Float | Finding
 """A gradient as a row [1, n], or the fault found in its form."""
 GRADIENTS: Final = "gradients"
@@ -302,7 +299,6 @@ def _summed(name: str, buffers: Mapping[str, Any] | None, pattern: Array) -> Giv
 def _unknown_names(
     names: Sequence[Any], found: Mapping[str, GivenGradient], program: Program
 ) -> Iterator[tuple[str, Finding]]:
-    """A line for each name that the model does not have."""
     known = sorted({*program.readers, program.loss})
     lacking = [name for name in known if name not in found or _missing(found[name])]
     for name in names[:MAX_UNKNOWN_NAMES]:

@@ -22,14 +22,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import Float, Mask, dtype_named
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.results.finding import Finding, Heat, Miss
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
-
-Float = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 ERROR_BAR_FACTOR: Final = 2.0
 """Error bars are doubled before the code judged is blamed."""

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradcheck.implementations.returned import Broken
-from gradcheck.judge.call import RowsAt, ask_vjp, rows_of
-from gradcheck.judge.compare import TOLERANCES, Tolerance, tolerance_of
-from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.low_precision import DRAWS, MAX_RATIO, TERM_ROUNDINGS
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.judge.call import RowsAt
+from gradcheck.judge.compare import TOLERANCES, Tolerance
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.dtypes import dtype_named, is_float
 from gradcheck.numerics.evaluate import Point
 from gradcheck.numerics.noise import RELATIVE
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 NEIGHBOUR_POINTS: Final = 8
 ELEMENT_NEIGHBOURS: Final = 2
@@ -38,8 +29,6 @@ CANCELLATION_LEFT: Final = {
 """The largest allowance where terms cancel, relative to them: less than a narrower type leaves."""
 NEIGHBOUR_SAFETY: Final = 8.0
 """The root mean square over eight neighbours, times this, bounds the next neighbour."""
-UNIFORM_UNIT: Final = 0.7
-"""Half-width, in units of u, of a uniform error with the spread of rounding to nearest."""
 
 
 class RoundingCost(Protocol):
@@ -158,85 +147,6 @@ class ElementConditioning(Conditioning):
                 squares.append((change / distance) ** 2)
         least = np.fmin(sum(squares[::2]), sum(squares[1::2]))
         return np.asarray(NEIGHBOUR_SAFETY * np.sqrt(least / ELEMENT_NEIGHBOURS))
-
-
-class LowPrecisionRounding:
-    """What rounding may cost gradients in float16 or bfloat16, measured on the VJP judged.
-
-    The VJP is called in float64, at primals and cotangents moved by one rounding; its loss in the
-    dtype itself is added, up to a part of the last place of the largest element. A wrong formula is
-    equally wrong at all of these points, and gains nothing.
-    """
-
-    def __init__(
-        self,
-        vjp: Callable[..., Any],
-        primals: Sequence[Array],
-        names: Sequence[str],
-        attrs: Attrs,
-        dtype: str,
-        cotangents: Cotangents,
-    ) -> None:
-        """Call nothing yet: most gradients pass without an allowance."""
-        self.tolerance = tolerance_of(dtype)
-        self._vjp, self._primals, self._names, self._attrs = vjp, primals, names, attrs
-        self._dtype, self._cotangents = dtype, cotangents
-
-    def cost(self, index: int, reach: Float, terms: Float | None = None) -> Float:
-        """Allowance for the gradient of primal `index`, [q, n]."""
-        offs = self.offs(index, reach.shape)
-        return np.asarray(MAX_RATIO * np.sqrt(np.mean(np.square(offs), axis=0)))
-
-    def offs(self, index: int, shape: tuple[int, ...]) -> list[Float]:
-        """How far each draw moves the gradient [q, n] of primal `index`; zeros if VJP refuses."""
-        return [draw[index] for draw in self._draws] or [np.zeros(shape)]
-
-    @cached_property
-    def _draws(self) -> list[list[Float]]:
-        out = []
-        here = self._rows("float64", self._primals, self._cotangents.values)
-        for k in range(DRAWS if here is not None else 0):
-            rng = np.random.Generator(np.random.Philox(key=key_of("low", k)))
-            primals = [self._moved(p, rng) for p in self._primals]
-            cts = [tuple(self._moved(part, rng) for part in ct) for ct in self._cotangents.values]
-            there = self._rows("float64", primals, cts)
-            rough = self._rows(self._dtype, primals, cts)
-            fine = self._rows("float64", self._held(primals), [self._held(ct) for ct in cts])
-            if here is None or there is None or fine is None or rough is None:
-                return []
-            out.append([self._off(*rows) for rows in zip(here, there, rough, fine, strict=True)])
-        return out
-
-    def _off(self, here: Float, there: Float, rough: Float, fine: Float) -> Float:
-        """The effect of one rounding of the arguments, and of the loss inside, in one draw."""
-        with np.errstate(all="ignore"):
-            largest = np.max(np.abs(here), axis=1, initial=0.0, keepdims=True)
-            lost = np.minimum(np.abs(rough - fine), TERM_ROUNDINGS * self.tolerance.u * largest)
-            off = np.hypot(there - here, lost)
-        return np.where(np.isfinite(off), off, 0.0)
-
-    def _moved(self, values: Array, rng: np.random.Generator) -> Array:
-        if not is_float(values.dtype):
-            return values
-        wide = values.astype(np.float64)
-        unit = UNIFORM_UNIT * self.tolerance.u
-        return np.asarray(wide * (1 + unit * rng.uniform(-1.0, 1.0, wide.shape)))
-
-    def _held(self, values: Sequence[Array]) -> tuple[Array, ...]:
-        kind = dtype_named(self._dtype)
-        return tuple(v.astype(kind).astype(np.float64) if is_float(v.dtype) else v for v in values)
-
-    def _rows(
-        self, dtype: str, primals: Sequence[Array], cts: Sequence[tuple[Array, ...]]
-    ) -> list[Float] | None:
-        kind = dtype_named(dtype)
-        given = [p.astype(kind) if is_float(p.dtype) else p for p in primals]
-        parts = [tuple(part.astype(kind) for part in ct) for ct in cts]
-        try:
-            answer = ask_vjp(self._vjp, parts, given, self._names, self._attrs)
-        except Broken:
-            return None
-        return rows_of(answer, self._names, len(parts))
 
 
 def _typed(primal: Array, dtype: np.dtype[Any]) -> Array:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array, Float, dtype_named
 from gradcheck.numerics.draw import Draw, run_of_cotangent
-from gradcheck.numerics.dtypes import dtype_named
 
-Array = NDArray[Any]
 KINDS: Final = ("normal", "powers", "ones")
 THIRDS: Final = -8.0 / 3.0
 """A cotangent with the bits 1010…: every type loses a third of its last place."""
@@ -26,7 +24,7 @@ class Cotangents:
     values: tuple[tuple[Array, ...], ...]
 
     @property
-    def flat(self) -> NDArray[np.float64]:
+    def flat(self) -> Float:
         """All cotangents as rows [q, m]."""
         parts = [part.reshape(-1) for ct in self.values for part in ct]
         return np.concatenate(parts).reshape(len(self.values), -1)
@@ -36,7 +34,7 @@ class Cotangents:
         kind = dtype_named(dtype)
         return [tuple(part.astype(kind) for part in ct) for ct in self.values]
 
-    def holding(self, first: NDArray[np.float64]) -> Cotangents:
+    def holding(self, first: Float) -> Cotangents:
         """These cotangents with `first` [m] in place of the normal one.
 
         For a single number, 1 is among them already; −2 replaces the power of two, and THIRDS the
@@ -47,7 +45,7 @@ class Cotangents:
             return Cotangents(self.names, (*values, *self.values[2:]))
         return Cotangents(self.names, (self._filled(first), *self.values[1:]))
 
-    def _filled(self, flat: NDArray[np.float64]) -> tuple[Array, ...]:
+    def _filled(self, flat: Float) -> tuple[Array, ...]:
         parts, at = [], 0
         for part in self.values[0]:
             parts.append(flat[at : at + part.size].reshape(part.shape).copy())
@@ -67,7 +65,7 @@ class Cotangents:
         return Cotangents(self.names, values)
 
 
-def first_cotangent(seed: int, subject: str, size: int) -> NDArray[np.float64]:
+def first_cotangent(seed: int, subject: str, size: int) -> Float:
     """The first cotangent of a quick check: random, but 1 for a forward with one number, [size].
 
     Every loss has the cotangent 1; −2 times it shows clipping beyond ±1.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError
 from gradcheck.judge.compare import Comparison, Interval
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.arrays import Array, Float, Mask, as_tuple
 from gradcheck.numerics.draw import key_of
 from gradcheck.spec.operator import Convention, Kink
 from gradcheck.spec.suite import Case
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from gradcheck.numerics.oracle import Oracle
 
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 SMOOTH_DISTANCE: Final = 0.125
 """Distance of a smooth sample from every kink."""
 ORACLE_DISTANCE: Final = 1e-20

@@ -8,15 +8,13 @@ in which not even an error of the whole would show is INCONCLUSIVE.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradcheck.judge.compare import ERROR_BAR_FACTOR, empty_pass, number_miss
-from gradcheck.judge.contract.loss import checksum, not_finite, value_at
+from gradcheck.judge.compare import ERROR_BAR_FACTOR, number_miss
 from gradcheck.judge.locate import (
     DIRECTION_ROUNDINGS,
     ELEMENT_PRECISION,
@@ -25,15 +23,13 @@ from gradcheck.judge.locate import (
     Located,
     WrongElement,
     locate,
-    one_element,
 )
-from gradcheck.numerics.adaptive_slope import Sides, Slope, TensorView, slope_search
+from gradcheck.numerics.adaptive_slope import Sides, Slope, slope_search
 from gradcheck.numerics.draw import LEAST_MAGNITUDE, key_of
-from gradcheck.numerics.line_function import Given, Heading, Line, Place, Scalar, unit_of
+from gradcheck.numerics.line_function import Heading, Line, Place
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 
-Array = NDArray[Any]
 TARGET_BAR: Final = {"float64": 1e-9, "float32": 1e-4}
 """The error bar to aim for, relative to ‖g∘d‖₂: in float64 one element of 10⁸ shows if it is a
 thousandth off."""
@@ -64,88 +60,6 @@ ZERO_NOISES: Final = 16.0
 """Below so many noise standard deviations a gradient counts as zero and is tested absolutely."""
 MIXED_KINKS_FACTOR: Final = 32.0
 """Where the slopes of several kinks partly cancel, so many times their difference is allowed."""
-
-
-def judge_tensors(
-    value: Callable[[], Any],
-    tensors: Mapping[str, Array],
-    gradients: Mapping[str, Array | Sequence[Array] | Finding],
-    *,
-    seed: Sequence[object] = (0,),
-    search: int = 400,
-) -> list[Finding]:
-    """One finding per floating tensor, in their order.
-
-    Args:
-        value: the scalar function of all tensors; it reads them where they are.
-        tensors: C-contiguous writable float64 or float32 arrays, which are moved in place, one at
-            a time, and restored bit by bit; integer ones are left alone.
-        gradients: per floating tensor the gradient (shaped like it; a list is summed), or a
-            finding that says what is wrong with it, which is passed on.
-        seed: what the random directions are called, beside the tensor's own name.
-        search: evaluations that may be spent per tensor on finding wrong elements; 0: none.
-
-    Returns:
-        The findings. If the function itself cannot be differenced (it raises, is not finite, or
-        is not deterministic), a single one that says so, called "loss".
-    """
-    scalar = Scalar(value)
-    floating = {name: t for name, t in tensors.items() if t.dtype.kind == "f"}
-    base = value_at(scalar, floating)
-    if isinstance(base, Finding):
-        return [base]
-    return [
-        _judge(scalar, base, name, tensor, gradients.get(name), (*seed, name), search)
-        for name, tensor in floating.items()
-    ]
-
-
-def _judge(
-    scalar: Scalar,
-    base: float,
-    name: str,
-    tensor: Array,
-    gradient: Array | Sequence[Array] | Finding | None,
-    seed: tuple[object, ...],
-    search: int,
-) -> Finding:
-    if isinstance(gradient, Finding):
-        return gradient
-    if gradient is None:
-        reason = f"no gradient for {name}: give zeros where it is zero"
-        return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
-    if tensor.size == 0:
-        return empty_pass(name)
-    before, given = scalar.evaluations, Given.of(gradient)
-    sums = checksum(given.buffers)
-    view = TensorView(scalar, base, tensor, given, unit_of(tensor))
-    finding = _not_finite(name, view) or DirectionalCheck(name, view, seed).judge(search)
-    if checksum(given.buffers) != sums:
-        reason = f"the loss writes into the gradient of {name}: hand over a copy of it"
-        finding = Finding(name=name, verdict=Verdict.ERROR, reason=reason)
-    return replace(finding, evaluations=scalar.evaluations - before)
-
-
-def _not_finite(name: str, view: TensorView) -> Finding | None:
-    """A finding about NaN or infinity in the tensor or its gradient: where, and the true value."""
-    if strange := not_finite(view.tensor):
-        reason = f"{name} holds {strange[0]} numbers that are not finite: no slope there"
-        return Finding(name=name, verdict=Verdict.INCONCLUSIVE, reason=reason)
-    for buffer in view.given.buffers:
-        if not (strange := not_finite(buffer)):
-            continue
-        count, index, value = strange
-        silent = replace(view, given=Given((np.broadcast_to(0.0, (view.size,)),)))
-        want = one_element(silent, index, Heading(0))
-        return Finding(
-            name=name,
-            verdict=Verdict.FAIL,
-            reason=f"{count} of {view.size} elements are not finite",
-            compared=view.size,
-            failed=count,
-            worst=(miss_of(view, replace(want, got=value)),),
-        )
-    return None
 
 
 @dataclass(slots=True)

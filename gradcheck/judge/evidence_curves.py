@@ -14,22 +14,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.numerics import richardson
+from gradcheck.numerics.arrays import Array, Float, Mask
 from gradcheck.numerics.direction import Along, Direction, draw_direction
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import Point
 from gradcheck.numerics.noise import RELATIVE
 from gradcheck.results.finding import Finding, Taylor, VCurve
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 FIT_STEPS: Final = 5
 """Steps in a fit. Weights go with h²: one more step would weigh 1/1000, and the order 6 of the
 curve would be hidden by the number of steps that agree."""
@@ -44,7 +42,6 @@ CHUNK: Final = 4096
 SIGMAS: Final = 3.0
 LEAST_NOISE: Final = float(np.finfo(np.float64).tiny)
 """The noise of a forward that is zero everywhere."""
-Mask = NDArray[np.bool_]
 CURVE_STEPS: Final = 27
 STEPS_PER_DECADE: Final = 2
 MAX_CURVE_ELEMENTS: Final = 1 << 17
@@ -196,7 +193,7 @@ class Remainders:
         self._ct, self._draw, self._still = ct, draw, still
         self._lines: dict[int, TaylorLine | None] = {}
 
-    def of(self, index: int, got: NDArray[Any]) -> Taylor | None:
+    def of(self, index: int, got: Array) -> Taylor | None:
         """The curve of a gradient `got` [n] of primal `index`; None if there is none to draw."""
         primals = self._along.point.primals
         if index not in self._lines:

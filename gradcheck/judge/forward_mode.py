@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call import Answer, RowsAt, ask_jvp, rows_of
@@ -25,10 +24,10 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.function_primal import value_resolution
+from gradcheck.judge.primal_check import value_resolution
 from gradcheck.judge.second_order import SHARPER_FACTOR, ScalarComparison
 from gradcheck.numerics import sparsity
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.arrays import Array, Attrs, Float, Mask
 from gradcheck.numerics.direction import (
     CONFIRMING_LEVELS,
     FINER,
@@ -44,8 +43,6 @@ from gradcheck.numerics.kinks_and_slopes import Scales
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 TANGENT_KINDS: Final = ("normal", "signed", "ones")
 """How tangents are drawn (see `Draw`); never ones alone."""
 SIGN_CHANGES: Final = 8
@@ -175,9 +172,7 @@ class ForwardMode:
             parts = scale / norms
             largest = np.max(np.where(np.isfinite(parts), parts, 0.0), initial=0.0)
             scale = (norms * largest).reshape(-1)
-        pairs = ScalarComparison(
-            got=left, want=right, bar=np.zeros(left.size), scale=scale, natural=scale
-        )
+        pairs = ScalarComparison(got=left, want=right, bar=np.zeros(left.size), scale=scale)
         reasons = (
             "⟨v, J u⟩ of jvp is not ⟨Jᵀv, u⟩ of vjp: one is not the transpose of the other",
             "rounding alone may cost a visible part of ⟨v, J u⟩",
@@ -242,7 +237,7 @@ class ForwardMode:
         rows = rows_of(answer, list(like), len(tangents.values))
         return None if rows is None else [np.concatenate(rows, axis=1)]
 
-    def _tangents(self, still: dict[int, NDArray[np.bool_]] | None) -> Cotangents:
+    def _tangents(self, still: dict[int, Mask] | None) -> Cotangents:
         """Random tangents that the dtype holds, in units of the primals: powers of two."""
         floating = {i: p for i, p in enumerate(self.primals) if p.dtype.kind == "f"}
 
@@ -262,7 +257,7 @@ class ForwardMode:
         rest = iter(tangent)
         return tuple(next(rest) if p.dtype.kind == "f" else None for p in self.primals)
 
-    def _on_kinks(self) -> dict[int, NDArray[np.bool_]]:
+    def _on_kinks(self) -> dict[int, Mask]:
         """Per floating primal, the elements on a kink of forward."""
         ones = np.ones((1, flatten(self.outputs).size))
         found = {}

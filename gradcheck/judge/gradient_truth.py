@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.judge.compare import Comparison, Interval, Tolerance, compare
+from gradcheck.numerics.arrays import Float, Mask
 from gradcheck.numerics.estimator import Differences
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
@@ -17,8 +17,6 @@ from gradcheck.results.verdict import Verdict
 if TYPE_CHECKING:
     from gradcheck.judge.declared_kinks import KinkConstraint
 
-Float = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 MAX_REFINED: Final = 256
 """Elements refined at once: one confirmed failure is enough to fail a tensor."""

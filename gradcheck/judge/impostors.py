@@ -2,21 +2,25 @@
 
 Some are plain mistakes (zeros, a wrong sign, a stale value). The narrowings are right formulas in a
 narrower type, which round what they read, keep or return. A kernel that computes in TF32 or float16
-does at least one of these; a check that rejects each of them alone rejects the kernel.
+does at least one of these; a check that rejects each of them alone rejects the kernel. A
+`Certificate` lists those that a check rejects at one sample.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gradcheck.judge.compare import TOLERANCES, Tolerance, largest_scale, tolerance_of
+from gradcheck.judge.cotangents import Cotangents
+from gradcheck.judge.gradient_truth import GradientTruth
 from gradcheck.numerics.arithmetic import F64, Arithmetic
+from gradcheck.numerics.arrays import Array, Float, Mask
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.narrow import (
     BFLOAT16,
@@ -30,13 +34,13 @@ from gradcheck.numerics.narrow import (
     Narrow,
     NarrowArithmetic,
     Narrowing,
+    narrower,
 )
+from gradcheck.results.finding import Certificate
 
-Array = NDArray[Any]
 Gradients = Sequence[Array | None]
 ELEMENT_ERROR: Final = 2.0**-7
 """The relative error of one wrong element: a binary one per cent."""
-Float = NDArray[np.float64]
 Vjp = Callable[[Arithmetic, tuple[Array, ...], Sequence[Array]], "list[Float]"]
 """A VJP in an arithmetic, for a cotangent, at primals: one flat row per primal, [n] each."""
 NARROWINGS: Final = (
@@ -44,6 +48,13 @@ NARROWINGS: Final = (
     Narrowing(PRODUCTS, FLOAT16),
     Narrowing(SUMS, BFLOAT16),
 )
+NARROWINGS_BY_NAME: Final = {one.name: one for one in NARROWINGS}
+SAME_SHARE: Final = 1e-12
+"""An impostor nowhere further off than this part of the largest Σ|ct·J| equals the truth."""
+SAME_BARS: Final = 4.0
+"""Error bars that it may be off besides: equal gradients are not equally well known."""
+WIDEST_DTYPE: Final = "float32"
+"""The differenced dtype with the widest tolerance: the others reject more."""
 DESCRIPTIONS: Final = {
     OPERANDS: "the gradient at primals that were rounded to",
     COTANGENT: "the gradient for a cotangent that was rounded to",
@@ -241,7 +252,157 @@ class NarrowedGradients:
         return self._known[key]
 
 
-def with_visible_bits(name: str, kind: Narrow, share: float) -> str:
+def certificate_of(
+    names: Sequence[str],
+    failed: Mask,
+    types: Mapping[str, Narrow],
+    shares: Callable[[list[int]], Float],
+) -> Certificate:
+    """The impostors `names` that a comparison rejects, by those that `failed`.
+
+    `types` holds the types of those that only round, and `shares(some)` the parts of the bound that
+    these are off.
+    """
+    passed = [k for k in range(len(names)) if not failed[k]]
+    within = [k for k in passed if names[k] in types]
+    pairs = zip(within, shares(within) if within else (), strict=True)
+    return Certificate(
+        rejected=tuple(name for k, name in enumerate(names) if failed[k]),
+        blind=tuple(names[k] for k in passed if names[k] not in types),
+        tolerated=tuple(_tolerated(names[k], types[names[k]], float(s)) for k, s in pairs),
+    )
+
+
+def _tolerated(name: str, kind: Narrow, share: float) -> str:
     """The name of a rounding of a `share` of the bound, and the bits at which it would show."""
     bits = kind.bits - 1 + math.floor(math.log2(share)) if share > 0 else -1
     return f"{name}: shows from {bits} bits" if bits >= 0 else f"{name}: shows at no precision"
+
+
+@dataclass(slots=True)
+class Certifier:
+    """The impostors of every gradient of one case, made from the true gradients.
+
+    `truths` holds None for an index; `narrowed` are the gradients of narrower types under the first
+    cotangent.
+    """
+
+    truths: Sequence[GradientTruth | None]
+    cotangents: Cotangents
+    narrowed: NarrowedGradients
+    _made: dict[int, tuple[list[str], Float]] = field(default_factory=dict)
+    _widest: dict[tuple[int, float], tuple[tuple[bytes, ...], Mask]] = field(default_factory=dict)
+
+    def certificate(self, index: int, tolerance: Tolerance) -> Certificate:
+        """Which impostors of the gradient of primal `index` the comparison rejects."""
+        truth = self.truths[index]
+        assert truth is not None
+        if index not in self._made:  # a dtype changes what is allowed, not what is wrong
+            self._made[index] = self._make(truth, index)
+        names, stack = self._made[index]
+        known = [
+            k
+            for k, name in enumerate(names)
+            if name not in NARROWINGS_BY_NAME or NARROWINGS_BY_NAME[name].below(tolerance.dtype)
+        ]
+        failed = self._rejected(truth, index, stack, tolerance) if names else np.zeros(0, bool)
+        return certificate_of(
+            [names[k] for k in known],
+            failed[known],
+            {name: narrowing.type for name, narrowing in NARROWINGS_BY_NAME.items()},
+            lambda some: truth.excess(stack[[known[k] for k in some]], tolerance),
+        )
+
+    def short(self, tolerance: Tolerance) -> Narrow | None:
+        """A type that holds all primals, and whose rounding would show at other primals."""
+        held = [t for t in narrower(tolerance.dtype) if self.narrowed.holds(t)]
+        coarsest = min(held, key=lambda t: t.bits, default=None)
+        if coarsest is None:
+            return None
+        for index, truth in enumerate(self.truths):
+            if truth is not None and truth.shape and 0 not in truth.shape:
+                off = self.narrowed.moved(coarsest, index)
+                if truth.rejects(_beside(truth, [off]), tolerance).any():
+                    return coarsest
+        return None
+
+    def _rejected(
+        self, truth: GradientTruth, index: int, stack: Float, tolerance: Tolerance
+    ) -> Mask:
+        """Which of `stack` [k, q, n] fail, judged by the widest tolerance for all dtypes at once.
+
+        An impostor that fails by it fails by all others, whose bounds are smaller everywhere. It is
+        judged again only if the truth was refined in between.
+        """
+        if tolerance.dtype not in TOLERANCES:
+            return truth.rejects(stack, tolerance)
+        known, key = _state(truth), (index, tolerance.extra_ulp)
+        before, failed = self._widest.get(key, ((), None))
+        if failed is None or before != known:
+            failed = truth.rejects(stack, tolerance_of(WIDEST_DTYPE, tolerance.extra_ulp))
+            self._widest[key] = known, failed
+        if tolerance.dtype == WIDEST_DTYPE or failed.all():
+            return failed
+        sharper = failed.copy()
+        sharper[~failed] = truth.rejects(stack[~failed], tolerance)
+        return sharper
+
+    def _make(self, truth: GradientTruth, index: int) -> tuple[list[str], Float]:
+        """Names of the impostors, and each as rows: [k, q, n].
+
+        An impostor that equals the truth here (zeros, where the gradient is zero) is left out.
+        """
+        answers, right = self._answers(), truth.settled()
+        estimate = truth.differences.estimate
+        known = np.isfinite(estimate.bar)
+        if truth.kinks is not None:
+            known = known & ~truth.kinks.interval.which  # a jump has a bar that hides everything
+        bar = np.where(known, estimate.bar, 0.0)
+        same = SAME_SHARE * np.max(largest_scale(estimate), initial=0.0) + SAME_BARS * bar
+        names: list[str] = []
+        rows: list[Array] = []
+        with np.errstate(all="ignore"):
+            for impostor in IMPOSTORS:
+                wrong = [w for a in answers if (w := impostor.make(a, index)) is not None]
+                if len(wrong) == len(answers):
+                    names.append(impostor.name)
+                    rows += [np.ravel(w) for w in wrong]
+            stack = np.stack(rows).reshape(len(names), *right.shape)
+            every = self.narrowed.offs.items()
+            offs = {name: off[index] for name, off in every if off[index].any()}
+            stack = np.concatenate([stack, _beside(truth, [*offs.values()])])
+            proves = ~np.all(np.abs(stack - right) <= same, axis=(1, 2))
+        names += offs
+        return [names[k] for k in np.flatnonzero(proves)], stack[proves]
+
+    def _answers(self) -> list[Answers]:
+        rows = [None if t is None else t.settled() for t in self.truths]
+
+        def under(q: int) -> list[Array | None]:
+            pairs = zip(self.truths, rows, strict=True)
+            return [
+                None if truth is None or values is None else values[q].reshape(truth.shape)
+                for truth, values in pairs
+            ]
+
+        known = [under(q) for q in range(len(self.cotangents.values))]
+        ignored = known[self.cotangents.names.index("ones")]
+        return [
+            Answers(known[q], ct, lambda: ignored, partial(known.__getitem__, 0 if q else 1))
+            for q, ct in enumerate(self.cotangents.values)
+        ]
+
+
+def _beside(truth: GradientTruth, offs: Sequence[Float]) -> Float:
+    """The true gradient, off by each of `offs` [n] under the first cotangent: [k, q, n]."""
+    right = truth.settled()
+    stack = np.repeat(right[None], len(offs), axis=0)
+    for rows, off in zip(stack, offs, strict=True):
+        rows[0] += off
+    return stack
+
+
+def _state(truth: GradientTruth) -> tuple[bytes, ...]:
+    """Everything about the truth that a comparison depends on."""
+    now = truth.differences.estimate
+    return tuple(part.tobytes() for part in (now.value, now.bar, now.scale, now.terms))

@@ -14,21 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.judge.compare import heat_map, tolerance_of
+from gradcheck.numerics.arrays import Array, Float, Mask, dtype_limits, dtype_named
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.dtypes import dtype_limits, dtype_named
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.narrow import ScatteredArithmetic
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 Draws = Callable[[], Sequence[Float]]
 MIN_SUBNORMALS: Final = 256.0
 """The largest number of a tensor, over the dtype's smallest subnormal, at least."""
@@ -47,7 +44,6 @@ HALF_ULP: Final = 0.55
 ONE_ROUNDING: Final = 1.05
 """Ulp that one rounding or truncation can cost."""
 BEYOND_SHARE: Final = 0.2
-Mask = NDArray[np.bool_]
 DRAWS: Final = 8
 MIN_ROW_SHARE: Final = 0.25
 """The least spread of an element, relative to its row's: eight draws may be lucky."""

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradcheck.judge.call import Answer
+from gradcheck.implementations.returned import Broken
+from gradcheck.judge.call import Answer, ask_vjp, rows_of
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, tolerance_of
-from gradcheck.judge.conditioning import LowPrecisionRounding
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.function_primal import PrimalCheck
 from gradcheck.judge.low_precision import (
+    DRAWS,
+    MAX_RATIO,
+    TERM_ROUNDINGS,
     Dispersion,
     judge_bias,
     judge_spread,
 )
-from gradcheck.numerics.arrays import Attrs
+from gradcheck.judge.primal_check import PrimalCheck
+from gradcheck.numerics.arrays import Array, Attrs, Float, dtype_named, is_float
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.dtypes import is_float
 from gradcheck.numerics.estimator import NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten
 from gradcheck.numerics.narrow import BITS, short
@@ -33,12 +35,12 @@ from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 FORWARD_ROUNDINGS: Final = 16.0
 """Units of u of its largest value that forward may be off in low precision."""
 PROBE_DISTANCE: Final = 2.0**-4
 """Relative distance of the point that shows in which type forward keeps its values."""
+UNIFORM_UNIT: Final = 0.7
+"""Half-width, in units of u, of a uniform error with the spread of rounding to nearest."""
 WIDE_DTYPES: Final = ("float64", "float32")
 
 
@@ -58,12 +60,7 @@ class LowPrecisionFunction:
         self, outputs: Sequence[Array], cotangents: Cotangents, answer: Answer
     ) -> list[Finding]:
         """One finding per floating primal; `outputs` is forward's value at the primals."""
-        point, rounding = (
-            self.wide(outputs),
-            LowPrecisionRounding(
-                self.vjp, self.primals, self.names, self.attrs, self.dtype, cotangents
-            ),
-        )
+        point, rounding = self.wide(outputs), LowPrecisionRounding(self, cotangents)
         found = []
         for i, primal in enumerate(self.primals):
             if not is_float(primal.dtype):
@@ -162,3 +159,73 @@ class LowPrecisionFunction:
         form = shape, cotangents.names
         finding = judge_spread(finding, got, truth.value, self.dtype, lambda: spread, form)
         return judge_bias(finding, got, truth.value, self.dtype, lambda: draws)
+
+
+class LowPrecisionRounding:
+    """What rounding may cost gradients in float16 or bfloat16, measured on the VJP judged.
+
+    The VJP is called in float64, at primals and cotangents moved by one rounding; its loss in the
+    dtype itself is added, up to a part of the last place of the largest element. A wrong formula is
+    equally wrong at all of these points, and gains nothing.
+    """
+
+    def __init__(self, function: LowPrecisionFunction, cotangents: Cotangents) -> None:
+        """Call nothing yet: most gradients pass without an allowance."""
+        self._function, self._cotangents = function, cotangents
+        self.tolerance = tolerance_of(function.dtype)
+
+    def cost(self, index: int, reach: Float, terms: Float | None = None) -> Float:
+        """Allowance for the gradient of primal `index`, [q, n]."""
+        offs = self.offs(index, reach.shape)
+        return np.asarray(MAX_RATIO * np.sqrt(np.mean(np.square(offs), axis=0)))
+
+    def offs(self, index: int, shape: tuple[int, ...]) -> list[Float]:
+        """How far each draw moves the gradient [q, n] of primal `index`; zeros if VJP refuses."""
+        return [draw[index] for draw in self._draws] or [np.zeros(shape)]
+
+    @cached_property
+    def _draws(self) -> list[list[Float]]:
+        out = []
+        here = self._rows("float64", self._function.primals, self._cotangents.values)
+        for k in range(DRAWS if here is not None else 0):
+            rng = np.random.Generator(np.random.Philox(key=key_of("low", k)))
+            primals = [self._moved(p, rng) for p in self._function.primals]
+            cts = [tuple(self._moved(part, rng) for part in ct) for ct in self._cotangents.values]
+            there = self._rows("float64", primals, cts)
+            rough = self._rows(self._function.dtype, primals, cts)
+            fine = self._rows("float64", self._held(primals), [self._held(ct) for ct in cts])
+            if here is None or there is None or fine is None or rough is None:
+                return []
+            out.append([self._off(*rows) for rows in zip(here, there, rough, fine, strict=True)])
+        return out
+
+    def _off(self, here: Float, there: Float, rough: Float, fine: Float) -> Float:
+        """The effect of one rounding of the arguments, and of the loss inside, in one draw."""
+        with np.errstate(all="ignore"):
+            largest = np.max(np.abs(here), axis=1, initial=0.0, keepdims=True)
+            lost = np.minimum(np.abs(rough - fine), TERM_ROUNDINGS * self.tolerance.u * largest)
+            off = np.hypot(there - here, lost)
+        return np.where(np.isfinite(off), off, 0.0)
+
+    def _moved(self, values: Array, rng: np.random.Generator) -> Array:
+        if not is_float(values.dtype):
+            return values
+        wide = values.astype(np.float64)
+        unit = UNIFORM_UNIT * self.tolerance.u
+        return np.asarray(wide * (1 + unit * rng.uniform(-1.0, 1.0, wide.shape)))
+
+    def _held(self, values: Sequence[Array]) -> tuple[Array, ...]:
+        kind = dtype_named(self._function.dtype)
+        return tuple(v.astype(kind).astype(np.float64) if is_float(v.dtype) else v for v in values)
+
+    def _rows(
+        self, dtype: str, primals: Sequence[Array], cts: Sequence[tuple[Array, ...]]
+    ) -> list[Float] | None:
+        function, kind = self._function, dtype_named(dtype)
+        given = [p.astype(kind) if is_float(p.dtype) else p for p in primals]
+        parts = [tuple(part.astype(kind) for part in ct) for ct in cts]
+        try:
+            answer = ask_vjp(function.vjp, parts, given, function.names, function.attrs)
+        except Broken:
+            return None
+        return rows_of(answer, function.names, len(parts))

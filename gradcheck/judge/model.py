@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundModel, ModelBinding
@@ -18,12 +17,11 @@ from gradcheck.judge.compare import TOLERANCES, Tolerance, empty_pass, number_mi
 from gradcheck.judge.model_truth import KnownGradient, ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS, Arithmetic
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.operator import Array
 from gradcheck.spec.program import Stage, Values
 
-Float = NDArray[np.float64]
 Gradients = Mapping[str, "Float | Finding"]
 """Per parameter (or other value) its gradient as rows [q, n], or the fault found in it."""
 CERTIFICATE: Final = "mp50"
@@ -149,7 +147,6 @@ def _beside(truth: ModelTruth, gradients: Gradients) -> list[str]:
 
 
 def _curved(truth: ModelTruth, found: Finding, gradients: Gradients) -> Finding:
-    """A parameter's finding with the Taylor remainder of its gradient."""
     got = gradients.get(found.name)
     if found.name not in truth.params or not isinstance(got, np.ndarray):
         return found

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, Comparison, Interval
 from gradcheck.judge.high_precision import HighPrecisionForward
+from gradcheck.numerics.arrays import Float, Mask
 from gradcheck.numerics.estimator import Differences
 from gradcheck.numerics.kinks_and_slopes import KinkNeighbours, Scales
 
-Float = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 Elements = NDArray[np.int64]
 
 ENOUGH_FAILING_COLOURS: Final = 4

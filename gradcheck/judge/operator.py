@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import Binding, Bound
@@ -25,8 +24,8 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.low_precision import judge_bias, judge_spread
 from gradcheck.judge.operator_truth import CaseTruth, Unsuitable
-from gradcheck.numerics.dtypes import dtype_named
-from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.arrays import Array, Float, dtype_named
+from gradcheck.numerics.estimator import certain
 from gradcheck.numerics.evaluate import flatten
 from gradcheck.numerics.narrow import Narrow
 from gradcheck.results.finding import Certificate, Finding
@@ -35,8 +34,6 @@ from gradcheck.spec.operator import Slack
 
 __all__ = ["CaseTruth", "Unsuitable", "certified", "judge_case", "with_v_curves"]
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 CURVE_VERDICTS: Final = (Verdict.FAIL, Verdict.INCONCLUSIVE)
 
@@ -188,13 +185,8 @@ def _judge_value(
         )
         return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
     value, flat = np.where(infinite, 0.0, value), np.where(infinite, 0.0, flat)
-    estimate = Estimate(
-        value=value,
-        bar=np.zeros_like(value),  # its own rounding is part of the allowance below
-        scale=np.abs(value),
-        terms=np.ones(value.shape[1], dtype=np.int64),
-        settled=np.zeros(value.shape, dtype=bool),
-    )
+    # Its own rounding is part of the allowance below.
+    estimate = replace(certain(value, np.zeros_like(value)), settled=np.zeros_like(infinite))
     found, extra = compare(flat, estimate, tolerance), np.zeros_like(value)
     for u in (tolerance.accumulate or tolerance.u, tolerance.u):
         if found.pending.any():
@@ -270,7 +262,7 @@ def with_v_curves(truth: CaseTruth, findings: Sequence[Finding], *, every: bool)
     ]
     if not any(drawn):
         return [*findings]
-    from gradcheck.judge.evidence_curves import v_curve  # deferred: a passing run has no curve
+    from gradcheck.judge.evidence_curves import v_curve  # door: a passing run has no curve
 
     return [
         replace(found, curve=v_curve(truth.truth(truth.names.index(found.name)), found))

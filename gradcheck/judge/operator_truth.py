@@ -8,10 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError
-from gradcheck.judge.certificate import Certifier
 from gradcheck.judge.compare import (
     ROUNDING_SAFETY,
     Interval,
@@ -19,9 +17,9 @@ from gradcheck.judge.compare import (
     tolerance_of,
 )
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.declared_kinks import SMOOTH_DISTANCE, DeclaredKinks
+from gradcheck.judge.declared_kinks import SMOOTH_DISTANCE, DeclaredKinks, KinkConstraint
 from gradcheck.judge.gradient_truth import GradientTruth
-from gradcheck.judge.impostors import NarrowedGradients
+from gradcheck.judge.impostors import Certifier, NarrowedGradients
 from gradcheck.judge.low_precision import (
     Dispersion,
     cannot_hold,
@@ -30,7 +28,7 @@ from gradcheck.judge.low_precision import (
     scattered_arithmetics,
 )
 from gradcheck.numerics.arithmetic import F64, Arithmetic
-from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.arrays import Array, Float, Mask, as_tuple
 from gradcheck.numerics.estimator import Differences, Estimate, certain, noise_lines
 from gradcheck.numerics.evaluate import Point, flatten
 from gradcheck.numerics.narrow import Narrow
@@ -39,13 +37,9 @@ from gradcheck.results.finding import Certificate
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.judge.declared_kinks import KinkConstraint
     from gradcheck.judge.evidence_curves import Remainders
     from gradcheck.numerics.oracle import Oracle
 
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 SINGLE: Final = "float32"
 MAX_ORACLE_ELEMENTS: Final = 32
@@ -264,7 +258,7 @@ class CaseTruth:
     @cached_property
     def remainders(self) -> Remainders:
         """Taylor remainders of any gradient, under the first cotangent."""
-        from gradcheck.judge.evidence_curves import Remainders  # deferred: few ask for it
+        from gradcheck.judge.evidence_curves import Remainders  # door: few ask for it
 
         names, case = self.names, self.case
         ct, near = self._carrying[0], self.declared.near()
@@ -316,7 +310,7 @@ class CaseTruth:
 
     @cached_property
     def _oracle(self) -> Oracle:
-        from gradcheck.numerics.oracle import Oracle  # deferred: few cases ask for it
+        from gradcheck.numerics.oracle import Oracle  # door: few cases ask for it
 
         spec, cts = self.case.spec, self.cotangents.values
         still, close = self.declared.still(), self.declared.close()
@@ -326,7 +320,7 @@ class CaseTruth:
     def _certain(self) -> list[Float | None] | None:
         return self._oracle.gradient()
 
-    def _settle(self, index: int, pending: NDArray[np.bool_]) -> list[Interval]:
+    def _settle(self, index: int, pending: Mask) -> list[Interval]:
         """Overrule the differences by the certified VJP, or by single 50-digit differences."""
         differences = self._truths[index].differences
         certain = self._certain

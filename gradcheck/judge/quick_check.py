@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradcheck.judge.checked_pair import CheckedPair, rounded_to_outputs
+from gradcheck.implementations import returned
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, FAINT_SHARE, TOLERANCES, number_miss
-from gradcheck.judge.cotangents import first_cotangent
+from gradcheck.judge.cotangents import THIRDS, first_cotangent
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
+from gradcheck.judge.primal_check import in_float64, values_in_float64
 from gradcheck.numerics import noise
 from gradcheck.numerics.adaptive_slope import (
     LINE_UNITS,
@@ -27,8 +27,8 @@ from gradcheck.numerics.adaptive_slope import (
     richardson3,
     top_of,
 )
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.batched import BatchedForward, PackedPrimals, by_rows
+from gradcheck.numerics.arrays import Array, Attrs, Float
+from gradcheck.numerics.batched import BatchedForward, PackedPrimals, by_rows, end_to_end
 from gradcheck.numerics.draw import run_of_direction
 from gradcheck.numerics.kinks_and_slopes import RESOLVED
 from gradcheck.numerics.line_function import Pair
@@ -37,8 +37,6 @@ from gradcheck.numerics.richardson import RATIO
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 ELEMENT_SHARE: Final = {"float64": 0.005, "float32": 0.05}
 """The error that must be visible along one direction through all tensors, relative to each tensor's
 least element: half of a hundredth (float32: of a tenth). Otherwise the tensor moves alone."""
@@ -61,6 +59,13 @@ FIRST_STEP: Final = RATIO**-5
 there; where one moves, both are far below the error that must show."""
 STEPS: Final = np.array([[1.0, s * FIRST_STEP / RATIO**k] for k in range(3) for s in (1.0, -1.0)])
 UNKNOWN_SLOPE: Final = (0.0, math.inf, False)
+FAILED_CALL: Final = object()
+SECOND_FACTOR: Final = -2.0
+"""A factor that leaves the rounding of products and sums unchanged."""
+MAX_NONLINEARITY: Final = {"float64": 2.0**-30, "float32": 2.0**-16}
+"""The rounding of a gradient for THIRDS, relative to its norm: less than a fourth of what a
+narrower type loses of THIRDS."""
+OUTPUT_DTYPES: Final = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 def quick_check(
@@ -78,7 +83,7 @@ def quick_check(
     Forward is called at the point, at a moved one and for the stack of steps; vjp with a cotangent
     and with −2 times that. The caller ignores floating-point warnings.
     """
-    pair = CheckedPair(forward, vjp, primals, attrs)
+    pair = FunctionPair(forward, vjp, primals, attrs)
     base = pair.outputs()
     if base is None:
         return None
@@ -266,3 +271,137 @@ def _finding(
         worst=(miss,),
         evaluations=evaluations,
     )
+
+
+class FunctionPair:
+    """Both functions and their arguments: the same read-only copies in every call.
+
+    `floating` are the positions of the primals that have a gradient.
+    """
+
+    __slots__ = ("_attrs", "_bits", "_copies", "_forward", "_primals", "_vjp", "floating")
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        vjp: Callable[..., Any],
+        primals: Sequence[Array],
+        attrs: Attrs,
+    ) -> None:
+        """Copy the primals."""
+        self._forward, self._vjp, self._attrs, self._primals = forward, vjp, attrs, primals
+        self._copies = [np.array(p, order="C") for p in primals]
+        for copy in self._copies:
+            copy.setflags(write=False)
+        self._bits = _bits(self._copies)
+        self.floating = [k for k, p in enumerate(primals) if p.dtype.kind == "f"]
+
+    def values(self, *primals: Array) -> tuple[Array, ...]:
+        """Forward's values, as arrays."""
+        out = self._forward(*primals, **self._attrs)
+        if type(out) is np.ndarray:
+            return (out,)
+        parts = out if isinstance(out, (tuple, list)) else (out,)
+        return tuple(np.asarray(part) for part in parts)
+
+    def outputs(self) -> tuple[Array, ...] | None:
+        """Forward's values at the primals, copied; None on any violation."""
+        out = self._call(self.values, ())
+        if out is FAILED_CALL or not out:
+            return None
+        for o in out:
+            if o.dtype not in OUTPUT_DTYPES or not o.size:
+                return None
+        return tuple([o.copy() for o in out])
+
+    def gradient(self, v: Float, outputs: Sequence[Array]) -> Float | None:
+        """The gradients for the cotangent `v` [m]: floating primals end to end, [N]; or None.
+
+        vjp is also called with −2v, and must return −2 times that to the last bit, since it is
+        linear. This shows a cotangent that is ignored and a buffer that is not zeroed.
+        """
+        kept: Array | None = None
+        for factor in (1.0, SECOND_FACTOR):
+            cts, at = [], 0
+            for o in outputs:
+                part = v[at : at + o.size].reshape(o.shape)
+                cts.append((part * factor).astype(o.dtype, copy=False))
+                cts[-1].setflags(write=False)
+                at += o.size
+            bits = _bits(cts)
+            lead = (cts[0] if len(cts) == 1 else tuple(cts),)
+            parts = self._parts(self._call(self._vjp, lead, **self._attrs))
+            if parts is None or bits != _bits(cts):
+                return None
+            # A copy: a gradient may be a view of a buffer that the next call uses again.
+            flat = end_to_end(parts)
+            if kept is None:
+                kept = flat
+            elif not (flat == kept * factor).all():
+                return None
+        assert kept is not None
+        return kept.astype(np.float64, copy=False)
+
+    def scales(self, gradient: Float, output: Array) -> bool:
+        """Whether the vjp of a forward with one number is linear for a cotangent that types round.
+
+        `gradient` is that for 1, the cotangent of a loss. 1 and its multiples by powers of two fit
+        in every type, so that rounding of the cotangent has not shown there.
+        """
+        ct = np.full(output.shape, THIRDS, output.dtype)
+        ct.setflags(write=False)
+        parts = self._parts(self._call(self._vjp, (ct,), **self._attrs))
+        if parts is None:
+            return False
+        at = 0
+        for part in parts:
+            want = gradient[at : at + part.size] * float(ct.reshape(-1)[0])
+            off = part.reshape(-1) - want
+            at += part.size
+            if not off.dot(off) <= MAX_NONLINEARITY[part.dtype.name] ** 2 * want.dot(want):
+                return False
+        return True
+
+    def promoted(self, outputs: Sequence[Array]) -> tuple[Array, ...] | None:
+        """Forward's values in float64, if a float32 forward computes in its arguments' dtype."""
+        values = values_in_float64(self.values, in_float64(self._primals), outputs)
+        return None if values is None else tuple([v.copy() for v in values])
+
+    def _parts(self, out: Any) -> list[Array] | None:
+        """The gradients of floating primals as arrays; None if their form is wrong."""
+        parts = out if isinstance(out, (tuple, list)) else (out,)
+        if len(parts) != len(self._primals):
+            return None
+        found = []
+        for k in self.floating:
+            part, primal = parts[k], self._primals[k]
+            array = part if type(part) is np.ndarray else returned.as_array(part)
+            if array is None or array.shape != primal.shape or array.dtype != primal.dtype:
+                return None
+            if not array.size:
+                return None
+            found.append(array)
+        return found
+
+    def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], /, **attrs: Any) -> Any:
+        """The result of `function`; FAILED_CALL if it raises or changes a primal."""
+        try:
+            out = function(*lead, *self._copies, **attrs)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  it is asked again, and then named
+            return FAILED_CALL
+        return out if self._bits == _bits(self._copies) else FAILED_CALL  # some ignore the flag
+
+
+def rounded_to_outputs(v: Float, outputs: Sequence[Array]) -> Float:
+    """A cotangent [m] of all outputs end to end, rounded to their dtypes."""
+    if all(o.dtype == np.float64 for o in outputs):
+        return v
+    ends = np.cumsum([o.size for o in outputs])[:-1]
+    parts = zip(np.split(v, ends), outputs, strict=True)
+    return np.concatenate([part.astype(o.dtype).astype(np.float64) for part, o in parts])
+
+
+def _bits(arrays: Sequence[Any]) -> bytes:
+    return b"".join(arrays)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations import checked_call, returned
@@ -15,16 +14,15 @@ from gradcheck.implementations.bound import BoundRule, RuleBinding
 from gradcheck.implementations.checked_call import attempt, bound_by, steady
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.judge.compare import ROUNDING_SAFETY, Comparison, Tolerance, compare
-from gradcheck.judge.impostors import with_visible_bits
+from gradcheck.judge.impostors import certificate_of
 from gradcheck.judge.rule_truth import ExpectedRow, Flat, RuleTruth, Snapshot, tolerance_for
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.arrays import Float
+from gradcheck.numerics.estimator import certain
 from gradcheck.numerics.narrow import TYPES
 from gradcheck.results.finding import Certificate, Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.rule import Tensors
-
-Float = NDArray[np.float64]
 
 
 def _one_off(want: Float) -> Float:
@@ -103,13 +101,8 @@ def _compared(got: Float, rows: Sequence[ExpectedRow], tolerance: Tolerance) -> 
     scale = np.empty_like(want)
     for kind in (True, False):
         scale[kinds == kind] = np.max(np.abs(want[kinds == kind]), axis=0, initial=0.0)
-    estimate = Estimate(
-        value=want,
-        bar=np.stack([row.bar.reshape(-1) for row in rows]),
-        scale=scale,
-        terms=np.ones(want.shape[1], dtype=np.int64),
-        settled=np.ones(want.shape, dtype=bool),
-    )
+    bar = np.stack([row.bar.reshape(-1) for row in rows])
+    estimate = replace(certain(want, bar), scale=scale)
     return compare(got, estimate, tolerance, extra=ROUNDING_SAFETY * tolerance.u * cost)
 
 
@@ -148,18 +141,8 @@ def _certificate(
     with np.errstate(all="ignore"):
         shares = np.nan_to_num(found.error / (found.bound + found.uncertainty))
     largest = shares.reshape(len(tried), -1).max(axis=1)
-    passed = [(name, largest[k]) for k, name in enumerate(tried) if not failed[k]]
-    return Certificate(
-        rejected=tuple(name for name, ok in zip(tried, failed, strict=True) if ok),
-        blind=tuple(name for name, _ in passed if name not in narrow),
-        tolerated=tuple(_tolerated(name, float(share)) for name, share in passed if name in narrow),
-    )
-
-
-def _tolerated(name: str, share: float) -> str:
-    """The name of a rounding of a `share` of the bound, and the bits at which it would show."""
-    kind = next(one for one in TYPES if name.startswith(one.name))
-    return with_visible_bits(name, kind, share)
+    types = {name: next(t for t in TYPES if name.startswith(t.name)) for name in narrow}
+    return certificate_of([*tried], failed, types, lambda some: largest[some])
 
 
 def _whole(verdict: Verdict, reason: str) -> Finding:

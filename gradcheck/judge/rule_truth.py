@@ -8,19 +8,17 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.judge.compare import ROUNDING_SAFETY, TOLERANCES, Tolerance
 from gradcheck.judge.low_precision import rounded
 from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.fifty_digits import mp50
 from gradcheck.numerics.narrow import Narrow, narrower
 from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.spec.rule import RuleCase, State, Tensors
 
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 Flat = dict[str, Any]
 """Tensors by output name: a parameter's own name, or `slot.parameter` for state."""
 SHARP_ROUNDINGS: Final = 16.0

@@ -21,7 +21,6 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.judge.call import ask_vjp, vjp_rows_at
@@ -34,8 +33,8 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.function_primal import PrimalCheck, promote_to_float64
-from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.judge.primal_check import PrimalCheck, promote_to_float64
+from gradcheck.numerics.arrays import Array, Attrs, Float, Mask, as_tuple
 from gradcheck.numerics.direction import (
     CONFIRMING_LEVELS,
     FINER,
@@ -51,8 +50,6 @@ from gradcheck.numerics.richardson import top_step
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
-Float = NDArray[np.float64]
-Array = NDArray[Any]
 DIRECTIONS: Final = 3
 SHARPER_FACTOR: Final = 4.0
 """A shorter ladder overrules a failure if it shows an error so many times smaller."""
@@ -64,17 +61,16 @@ ROLE = "double_vjp"
 class ScalarComparison:
     """Numbers `got` and `want` [k], with the error bar of their difference.
 
-    `scale` is the size of the terms that cancel in them, `natural` their usual size: for a pass, an
-    error of a tenth of it (`Tolerance.max_useful_bound`) must be visible.
+    `scale` is the size of the terms that cancel in them: for a pass, an error of a tenth of it
+    (`Tolerance.max_useful_bound`) must be visible.
     """
 
     got: Float
     want: Float
     bar: Float
     scale: Float
-    natural: Float
 
-    def failed(self, bound: Float) -> NDArray[np.bool_]:
+    def failed(self, bound: Float) -> Mask:
         """Where neither the bound nor the error bars explain the difference."""
         with np.errstate(all="ignore"):
             known = np.isfinite(self.want) & np.isfinite(self.bar)
@@ -90,7 +86,7 @@ class ScalarComparison:
             known = np.isfinite(self.want) & np.isfinite(self.bar)
             blur = ERROR_BAR_FACTOR * np.where(known, self.bar, np.inf)
             failed = self.failed(bound)
-            size = np.fmax(np.fmax(np.abs(self.got), np.abs(self.want)), self.natural)
+            size = np.fmax(np.fmax(np.abs(self.got), np.abs(self.want)), self.scale)
             room = bound + blur
             visible = np.where(size > 0, room / size, np.where(room == 0, 0.0, np.inf))
         blind = ~failed & ~(visible <= tolerance.max_useful_bound)
@@ -296,7 +292,6 @@ class SecondOrder:
             want=np.array([want.value[0] for _, want in measured]),
             bar=np.array([got.bar[0] + want.bar[0] for got, want in measured]),
             scale=np.fmax(scale, first),
-            natural=np.fmax(scale, first),
         )
         terms = max(self._g.base.size, self._f.base.size)
         return pairs, scalar_bound(pairs, self.tolerance, terms)

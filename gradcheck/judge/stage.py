@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call_model import ask_stage
@@ -28,7 +27,7 @@ from gradcheck.judge.compare import (
 )
 from gradcheck.judge.low_precision import rounded
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.arrays import Array, Float, Mask, as_tuple
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.estimator import certain
 from gradcheck.numerics.fifty_digits import mp50
@@ -38,14 +37,11 @@ from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import SEVERITY, Verdict
 from gradcheck.spec.model import ModelCase
-from gradcheck.spec.operator import Array
 from gradcheck.spec.program import Stage, StageVjp, Values
 
 if TYPE_CHECKING:
     from gradcheck.judge.model_truth import ModelTruth
 
-Float = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 SINGLE: Final = "float32"
 MIN_OFF: Final = 0.45
@@ -165,7 +161,7 @@ class StageTruth:
         return [np.stack(parts) for parts in zip(*rows, strict=True)]
 
     @cached_property
-    def on_kink(self) -> list[NDArray[np.bool_] | None]:
+    def on_kink(self) -> list[Mask | None]:
         """Per value read, the elements that lie exactly on one of the operator's kinks."""
         op, marks = self.stage.op, [np.zeros(p.shape, dtype=bool) for p in self.primals]
         for kink in op.kinks:

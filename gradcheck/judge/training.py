@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundModel, ModelBinding
@@ -23,11 +22,11 @@ from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call_model import GRADIENTS, read_gradients
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, TOLERANCES, Tolerance
 from gradcheck.numerics.arithmetic import F64, FLOATS
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.draw import key_of
 from gradcheck.results.finding import Finding, Miss, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.model import ModelCase
-from gradcheck.spec.operator import Array
 from gradcheck.spec.program import Stage, Values
 from gradcheck.spec.rule import RuleSpec, State
 
@@ -44,7 +43,6 @@ MAX_LOSS_GROWTH: Final = 1e6
 """Growth of the loss, over the first one, after which training ends."""
 ARMIJO: Final = 1e-4
 MAX_HALVINGS: Final = 20
-Float = NDArray[np.float64]
 Tensors = dict[str, Array]
 MAX_BOUND_SHARE, MAX_BOUND_SHARE_KINKED = 5e-3, 5e-2
 """A bound wider than this part of Σ|g·Δ| along a path could hide a wrong gradient."""

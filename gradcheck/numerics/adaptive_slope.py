@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics import noise, richardson
+from gradcheck.numerics.arrays import Float, unit_roundoff
 from gradcheck.numerics.kinks_and_slopes import RESOLVED, SMOOTH_ORDER
 from gradcheck.numerics.line_function import Given, Heading, Line, Pair, Place, Ray, Scalar
 from gradcheck.numerics.noise import RELATIVE
 from gradcheck.numerics.richardson import RATIO, SIGMAS
-
-Float = NDArray[np.float64]
 
 EVEN_VARIANCE: Final = 6.0
 """Variance of φ(t) − 2φ(0) + φ(−t) where each value has variance 1."""
@@ -367,8 +366,7 @@ class SlopeSearch:
 
     def _noise_on_a_line(self) -> float:
         """The residual of a quintic fit to φ at twelve points close to x."""
-        u = float(np.finfo(self.ray.dtype).eps) / 2
-        positions = noise.LINE / noise.LINE[-1] * LINE_UNITS * u
+        positions = noise.LINE / noise.LINE[-1] * LINE_UNITS * unit_roundoff(self.ray.dtype)
         return noise.scatter(np.array([self.ray.at(t) for t in positions]))
 
 

@@ -16,11 +16,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.direction import NARROW, magnitude
 from gradcheck.numerics.evaluate import CHUNK_BYTES, REFUSALS, keep_pages
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 Forward = Callable[..., tuple[Array, ...]]
 Form = tuple[tuple[int, ...], np.dtype[Any], bytes]

@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics import sparsity
+from gradcheck.numerics.arrays import Float
 from gradcheck.numerics.evaluate import Array, Evaluator, keep_pages
 from gradcheck.numerics.noise import RELATIVE
 from gradcheck.numerics.sparsity import Structure
-
-Float = NDArray[np.float64]
 
 SMALLEST: Final = 48
 """Elements of a primal below which three steps of each cost no more than the pilot."""
@@ -158,7 +157,7 @@ class _Pilot:
         """Choose the colours; `noise` [q, blocks] is a model of one standard deviation."""
         self._evaluator, self._shape, self._sums = evaluator, shape, sums
         self._signs, self._noise = signs, noise
-        self._u = float(np.finfo(evaluator.x.dtype).eps) / 2
+        self._u = evaluator.u
         count = COLOURS if shape.blocks >= COLOURS else 2 * COLOURS
         count = min(max(count, shape.colours // PER_COLOUR), 8 * COLOURS, shape.colours)
         self.whole = count == shape.colours
@@ -301,8 +300,7 @@ def _model(sums: Contraction, evaluator: Evaluator, cts: Float) -> Float:
     An output that is small by cancellation inside forward has the noise of the cancelling terms: a
     block counts at least a part of the others, the more, the fewer outputs it has.
     """
-    u = float(np.finfo(evaluator.x.dtype).eps) / 2
-    squares = sums.by_block((u * cts * evaluator.base) ** 2)
+    squares = sums.by_block((evaluator.u * cts * evaluator.base) ** 2)
     each = max(1.0, evaluator.base.size / squares.shape[1])
     mean = squares.sum(axis=1, keepdims=True) / squares.shape[1]
     least = mean / (CANCELS**2 * each)

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.numerics import noise, richardson, sparsity
+from gradcheck.numerics.arrays import Float
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import noise_lines, noise_stairs
-from gradcheck.numerics.evaluate import REFUSALS, Array, Point, flatten
+from gradcheck.numerics.evaluate import Array, Point, flatten
 
-Float = NDArray[np.float64]
 Direction = tuple[Float | None, ...]
 """Per primal its displacement at t = 1, shaped like it; None: fixed."""
 
@@ -98,12 +97,10 @@ class Along:
     def __init__(self, point: Point) -> None:
         """Evaluate `point` once, and measure its noise."""
         self.point = point
-        with np.errstate(all="ignore"):
-            self.base = flatten(point.forward(*(p.copy() for p in point.primals)))
+        self.base = flatten(point.outputs())
         self._lines = noise_lines(point)
         self._stairs = noise_stairs(point)
-        dtype = next(p.dtype for p in point.primals if p.dtype.kind == "f")
-        self._u = float(np.finfo(dtype).eps) / 2
+        self._u = point.u
 
     def slopes(self, direction: Direction, weights: Float | None = None, finer: int = 0) -> Slopes:
         """Slopes of Σ w·f for rows w of `weights` [q, m]; of each output, [m], without.
@@ -172,34 +169,25 @@ class Along:
         rows = np.full((offsets.size, self.base.size), np.nan)
         for k, t in enumerate(offsets):
             moved = [
-                p.copy() if d is None else np.asarray(p + t * d).astype(p.dtype)
+                p if d is None else np.asarray(p + t * d).astype(p.dtype)
                 for p, d in zip(self.point.primals, direction, strict=True)
             ]
-            try:
-                with np.errstate(all="ignore"):
-                    out = flatten(self.point.forward(*moved))
-            except REFUSALS:
-                continue
-            if out.shape == self.base.shape:
+            out = self.point.values(moved)
+            if out is not None and out.shape == self.base.shape:
                 rows[k] = out
         return rows
 
     def noise(self, weights: Float | None) -> Float:
         """One standard deviation of Σ w·f, [q]; of each output, [m], without weights."""
-        out: Float
         if weights is None:
             ones = np.ones((1, self.base.size))
             modelled = noise.modelled(self.base, ones, self._u, self._stairs)[0]
-            out = np.maximum(modelled, noise.per_output(self._lines, self.base))
-            return out
+            return np.asarray(np.maximum(modelled, noise.per_output(self._lines, self.base)))
         modelled = noise.modelled(self.base, weights, self._u, self._stairs)
         unit = noise.unit_of(modelled)
         together = unit * np.sqrt(((modelled / unit) ** 2).sum(axis=1))
-        measured = noise.measured(
-            self._lines, sparsity.whole(np.zeros(1), self.base.size), weights
-        )[:, 0]
-        out = np.maximum(together, measured)
-        return out
+        whole = sparsity.whole(np.zeros(1), self.base.size)
+        return np.asarray(np.maximum(together, noise.measured(self._lines, whole, weights)[:, 0]))
 
 
 def _weighted(change: Float, weights: Float | None, width: Float) -> tuple[Float, Float]:

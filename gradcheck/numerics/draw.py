@@ -20,7 +20,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[Any]
+from gradcheck.numerics.arrays import Array
+
 Float64 = NDArray[np.float64]
 
 LEAST: Final = 2.0**-7

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from gradcheck.numerics.arrays import unit_roundoff
 from gradcheck.numerics.evaluate import REFUSALS, Array, flatten
 from gradcheck.numerics.richardson import SIGMAS
 
@@ -93,7 +94,7 @@ def _step(
         return None
     v, f = ct[moved], base[moved]
     rise, fall = above[moved] - f, f - below[moved]
-    u = float(np.finfo(here.dtype).eps) / 2
+    u = unit_roundoff(here.dtype)
     noise = SIGMAS * u * float(np.sqrt(np.sum((v * f) ** 2))) + u * abs(float(v @ f))
     both = v * (rise + fall) / (right + left)
     return Step(

@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics import noise, richardson, sparsity
+from gradcheck.numerics.arrays import Float, Mask, unit_roundoff
 from gradcheck.numerics.coarse_pass import SMALLEST, screen
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.evaluate import Array, Evaluator, Point, flatten
 from gradcheck.numerics.sparsity import Structure
-
-Float = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -75,17 +73,16 @@ class NoiseProbe:
     @cached_property
     def outputs(self) -> Sequence[Array]:
         """Forward's values at the point."""
-        with np.errstate(all="ignore"):
-            return self._point.forward(*(p.copy() for p in self._point.primals))
+        return self._point.outputs()
 
     @cached_property
     def lines(self) -> Float:
-        """See `noise_lines`."""
+        """Values of forward on lines near the point."""
         return noise_lines(self._point)
 
     @cached_property
     def stairs(self) -> Float:
-        """See `noise_stairs`."""
+        """Rounding that each output has collected, in units of u."""
         return noise_stairs(self._point)
 
 
@@ -98,8 +95,7 @@ def noise_stairs(point: Point) -> Float:
     """Rounding of forward's values, [m], in units of u; see `noise.staircase`."""
     rng = np.random.Generator(np.random.Philox(key=key_of("stairs")))
     with np.errstate(all="ignore"):
-        outputs = flatten(point.forward(*(p.copy() for p in point.primals)))
-        return noise.staircase(point, outputs, rng)
+        return noise.staircase(point, flatten(point.outputs()), rng)
 
 
 class Differences:
@@ -136,7 +132,7 @@ class Differences:
         self._point = point
         self.cts = cts
         self._lines, self._rounding = lines, rounding
-        self._u = float(np.finfo(x.dtype).eps) / 2
+        self._u = unit_roundoff(x.dtype)
         self._faint = _faint(x, cts)
         self._laddered = np.full(x.size, known is not None)
         self.reach = np.zeros((len(cts), x.size))

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Float, unit_roundoff
 from gradcheck.numerics.time_budget import UNWATCHED, Watch
 
 Array = NDArray[Any]
@@ -39,8 +40,26 @@ class Point:
         """Indices of the floating primals."""
         return tuple(i for i, p in enumerate(self.primals) if p.dtype.kind == "f")
 
+    @property
+    def u(self) -> float:
+        """The unit roundoff of the first floating primal's dtype."""
+        return unit_roundoff(self.primals[self.differentiable[0]].dtype)
 
-def flatten(outputs: Sequence[Array]) -> NDArray[np.float64]:
+    def outputs(self) -> tuple[Array, ...]:
+        """Forward's values at copies of the primals."""
+        with np.errstate(all="ignore"):
+            return self.forward(*(p.copy() for p in self.primals))
+
+    def values(self, primals: Sequence[Array]) -> Float | None:
+        """All outputs at copies of other `primals`, end to end; None where forward refuses them."""
+        try:
+            with np.errstate(all="ignore"):
+                return flatten(self.forward(*(p.copy() for p in primals)))
+        except REFUSALS:
+            return None
+
+
+def flatten(outputs: Sequence[Array]) -> Float:
     """All outputs as one float64 vector [m]."""
     if not outputs:
         return np.zeros(0)
@@ -73,13 +92,18 @@ class Evaluator:
             self.layout = self._find_layout()
 
     @property
+    def u(self) -> float:
+        """The unit roundoff of the primal's dtype."""
+        return unit_roundoff(self.x.dtype)
+
+    @property
     def stacked(self) -> bool:
         """Whether copies are evaluated together."""
         return self.layout is not None
 
     def sweep(
         self, count: int, fill: Callable[[slice, Array], None], group: int = 1
-    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    ) -> Iterator[tuple[slice, Float]]:
         """Yield values [k, m] for chunks of `count` copies; a chunk holds whole groups.
 
         `fill(rows, copies)` perturbs `copies[k, *shape]`, fresh copies of the primal, in place.
@@ -94,7 +118,7 @@ class Evaluator:
             yield rows, self.values(copies)
             self.point.watch.show(rows.stop, count)
 
-    def first_values(self, copies: Array, still: int) -> NDArray[np.float64]:
+    def first_values(self, copies: Array, still: int) -> Float:
         """`values` at first copies; chooses the first layout that gets copy `still` right.
 
         Copy `still` is the primal itself, whose known values must come out bit by bit. All others
@@ -112,7 +136,7 @@ class Evaluator:
                 return values
         return self.values(copies)
 
-    def _sees(self, values: NDArray[np.float64], copy: Array) -> bool:
+    def _sees(self, values: Float, copy: Array) -> bool:
         """Whether `values` are those at a moved copy.
 
         Evaluated where the primal proves little: if `values` equal the base's, or the base has
@@ -130,7 +154,7 @@ class Evaluator:
 
     def pairs(
         self, cells: NDArray[np.int64], above: Array, below: Array
-    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    ) -> Iterator[tuple[slice, Float]]:
         """Yield f(above) − f(below), [k, m], for chunks of the rows of `cells` [c, blocks].
 
         A row's elements (flat indices) move together, to `above` and `below`, [c, blocks] too.
@@ -162,7 +186,7 @@ class Evaluator:
                 still = self.x.reshape(-1)[rows if alone else cells[rows]]
                 parts[0][at], parts[1][at] = still, still
 
-    def values(self, copies: Array, *, owned: bool = True) -> NDArray[np.float64]:
+    def values(self, copies: Array, *, owned: bool = True) -> Float:
         """Outputs [k, m] at `copies[k, *shape]`; NaN where forward refuses a point.
 
         Unless `owned`, they may lie in memory that forward reuses.
@@ -188,7 +212,7 @@ class Evaluator:
         with np.errstate(all="ignore"):
             return self.point.forward(*primals)
 
-    def _stacked(self, copies: Array, layout: Layout, *, owned: bool = True) -> NDArray[np.float64]:
+    def _stacked(self, copies: Array, layout: Layout, *, owned: bool = True) -> Float:
         with np.errstate(all="ignore"):
             outputs = self.point.forward(*layout(self.point, self.index, copies))
         count = len(copies)
@@ -264,14 +288,14 @@ def _diagonal(rows: slice, n: int) -> slice:
     return slice(rows.start, (rows.stop - rows.start) * n + rows.start, n + 1)
 
 
-def along(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | None:
+def along(point: Point, moved: Sequence[Array]) -> Float | None:
     """Values [k, m] where all primals move at once; None where forward refuses a point.
 
     `moved` holds the k copies of each primal. They are stacked if the first and the last copy
     come out bit by bit as they do alone.
     """
     count = len(moved[0])
-    ends = [_single(point, [copies[k] for copies in moved]) for k in (0, -1)]
+    ends = [point.values([copies[k] for copies in moved]) for k in (0, -1)]
     if ends[0] is None or ends[1] is None or ends[0].shape != ends[1].shape:
         return None
     stacked = _together(point, moved)
@@ -279,20 +303,12 @@ def along(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | None:
         stacked[[0, -1]], np.stack([ends[0], ends[1]]), equal_nan=True
     ):
         return stacked
-    rows = [_single(point, [copies[k] for copies in moved]) for k in range(count)]
+    rows = [point.values([copies[k] for copies in moved]) for k in range(count)]
     known = [row for row in rows if row is not None and row.shape == ends[0].shape]
     return np.stack(known) if len(known) == len(rows) else None
 
 
-def _single(point: Point, primals: Sequence[Array]) -> NDArray[np.float64] | None:
-    try:
-        with np.errstate(all="ignore"):
-            return flatten(point.forward(*(p.copy() for p in primals)))
-    except REFUSALS:
-        return None
-
-
-def _together(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | None:
+def _together(point: Point, moved: Sequence[Array]) -> Float | None:
     shapes = _aligned(point, point.core_ranks or [p.ndim for p in point.primals])
     stacked = [c.reshape((len(c), *s)) for c, s in zip(moved, shapes, strict=True)]
     try:

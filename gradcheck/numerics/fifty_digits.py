@@ -61,6 +61,20 @@ def exact_product(x: Whole, y: Whole) -> tuple[int, int]:
     return sum(map(mul, x[0], y[0])), x[1] + y[1]
 
 
+def reduced_rows(x: Array, axis: Axis) -> tuple[Array, list[int], list[int]]:
+    """`x` with the axes that are reduced, all of them or `axis`, as its last one.
+
+    Returns:
+        The rows [..., k]; the shape without these axes; the shape with 1 in their places.
+    """
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    gone = sorted({a % x.ndim for a in axes} if x.ndim else ())
+    left = [a for a in range(x.ndim) if a not in gone]
+    shape = [x.shape[a] for a in left]
+    rows = x.transpose(*left, *gone).reshape(*shape, math.prod(x.shape[a] for a in gone))
+    return rows, shape, [1 if a in gone else n for a, n in enumerate(x.shape)]
+
+
 def aligned_rows(x: Array) -> Array:
     """The last axis of `x` [..., k], aligned: an object array [...].
 
@@ -162,18 +176,14 @@ class BigArithmetic(Arithmetic):
 
     def sum(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
         x = np.asarray(x)  # NumPy turns 0-d results into scalars
-        axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-        gone = sorted(a % x.ndim for a in axes)
-        left = [a for a in range(x.ndim) if a not in gone]
-        shape = [x.shape[a] for a in left]
-        if x.dtype != object or not (gone and x.size):
+        if x.dtype != object or axis == () or not (x.ndim and x.size):
             return super().sum(x, axis, keepdims)
+        rows, shape, kept = reduced_rows(x, axis)
         try:
-            rows = aligned_rows(x.transpose(*left, *gone).reshape(*shape, -1))
+            totals = self._total(aligned_rows(rows))
         except NoCommonExponent:
             return super().sum(x, axis, keepdims)
-        kept = [1 if a in gone else n for a, n in enumerate(x.shape)]
-        return self._wrap(self._total(rows)).reshape(kept if keepdims else shape)
+        return self._wrap(totals).reshape(kept if keepdims else shape)
 
     def matmul(self, x: Array, y: Array) -> Array:
         x, y = np.asarray(x), np.asarray(y)

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics import richardson, sparsity
+from gradcheck.numerics.arrays import Float
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.evaluate import Evaluator, Point
 from gradcheck.numerics.sparsity import Structure
-
-Float = NDArray[np.float64]
 
 FIRST: Final = 1
 LEVELS: Final = 11
@@ -56,10 +55,9 @@ def jacobian(point: Point, index: int, blur: Float, mixing: Structure | None = N
     places = mixing.grid[:, mixing.owner[moved]]  # [c, moved]: the element each output answers for
     h = richardson.steps(evaluator.x, FIRST + LEVELS)[FIRST:]
     slopes, bent = _slopes(evaluator, mixing, moved, places, h)
-    u = float(np.finfo(evaluator.x.dtype).eps) / 2
     with np.errstate(all="ignore"):
         found, its_bar = richardson.best(
-            slopes, np.abs(slopes), np.broadcast_to(blur[moved], places.shape), h, u
+            slopes, np.abs(slopes), np.broadcast_to(blur[moved], places.shape), h, evaluator.u
         )
     value[moved, places] = found
     bar[moved, places] = np.where(bent, np.inf, its_bar)

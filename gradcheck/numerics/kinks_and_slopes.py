@@ -18,13 +18,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Float, Mask
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.evaluate import Array, Evaluator
 from gradcheck.numerics.richardson import RATIO, top_step
 from gradcheck.numerics.sparsity import Structure
-
-Float = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 FAR: Final = 17
 """Steps from the tensor's size downwards; the others follow each element's own."""
@@ -146,7 +144,7 @@ class Scales:
             self._width = right + left
             self.central = (above - below) / self._width  # [k, m]
             self._even = rise - fall
-            u = float(np.finfo(x.dtype).eps) / 2
+            u = evaluator.u
             extent = np.fmax(np.abs(base), np.fmax(np.abs(above), np.abs(below)))
             self._extent = np.fmin.reduce(extent, axis=0)
             noise = np.fmax(u * extent, _scatter(self._even, self._width))

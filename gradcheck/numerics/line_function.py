@@ -17,13 +17,10 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array, Float, unit_roundoff
 from gradcheck.numerics.draw import CHUNK, direction
 from gradcheck.numerics.evaluate import REFUSALS
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 DISTINCT_VALUES: Final = 3
 """If this many different values are all float32 numbers, the function computes in float32."""
@@ -98,7 +95,7 @@ class Given:
     @property
     def u(self) -> float:
         """The unit roundoff of its dtype."""
-        return float(np.finfo(self.buffers[0].dtype).eps) / 2
+        return unit_roundoff(self.buffers[0].dtype)
 
     def part(self, start: int, stop: int) -> Float:
         """Elements start … stop in float64."""

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gradcheck.numerics.arithmetic import Array, FloatArithmetic
-
-Float = NDArray[np.float64]
+from gradcheck.numerics.arrays import Float
 
 BITS: Final = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Significant bits of the dtypes that code is judged in."""

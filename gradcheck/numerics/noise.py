@@ -11,8 +11,8 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Float
 from gradcheck.numerics.evaluate import Array, Point, along
 from gradcheck.numerics.sparsity import Structure
 
@@ -44,7 +44,7 @@ RELATIVE: Final = 128.0
 of a tanh-form gelu) is wrong by the same amount at neighbouring points, which no line shows."""
 
 
-def lines(point: Point, rng: np.random.Generator) -> NDArray[np.float64]:
+def lines(point: Point, rng: np.random.Generator) -> Float:
     """Values [2, 12, m] of forward on lines that move every floating primal at once."""
     copies = []
     for p in point.primals:
@@ -71,18 +71,14 @@ def _direction(x: Array, line: int, rng: np.random.Generator) -> Array | None:
     return np.asarray(ulp * spacing * rng.choice(SLANTS, x.shape))
 
 
-def staircase(
-    point: Point, outputs: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
+def staircase(point: Point, outputs: Float, rng: np.random.Generator) -> Float:
     """Rounding that each output has collected, `[m]`, in units of u, as far as values show it.
 
     A forward that cancels inside (1 + tanh far out) is a staircase whose steps may be longer than
     the lines above. On a longer line, cubic and quintic fits leave about the same residual of it;
     a smooth function is fitted better by the higher degree.
     """
-    dtype = next(p.dtype for p in point.primals if p.dtype.kind == "f")
-    u = float(np.finfo(dtype).eps) / 2
-    copies = []
+    u, copies = point.u, []
     for p in point.primals:
         position = (LINE / LINE[-1]).reshape(-1, *(1,) * p.ndim)
         if p.dtype.kind == "f":
@@ -99,9 +95,7 @@ def staircase(
     return np.where(rounding, 2 * quintic / u, 0.0)
 
 
-def measured(
-    values: NDArray[np.float64], structure: Structure, cts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def measured(values: Float, structure: Structure, cts: Float) -> Float:
     """Standard deviation of Σ ct·f over the outputs of each block: `[q, blocks]`.
 
     `values` come from `lines`; `cts` is `[q, m]`, one row per cotangent.
@@ -111,7 +105,7 @@ def measured(
     return _rounding(structure.by_block(cts[:, None, None, :] * values))
 
 
-def per_output(values: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+def per_output(values: Float, outputs: Float) -> Float:
     """Standard deviation of each output, `[m]`; zeros where `lines` measured no rounding.
 
     A line that crosses a jump of forward shows the jump, which is not rounding.
@@ -123,12 +117,12 @@ def per_output(values: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDA
     return np.where(deviation <= lowest_jump, deviation, 0.0)
 
 
-def scatter(values: NDArray[np.float64]) -> float:
+def scatter(values: Float) -> float:
     """Standard deviation of one output's rounding, from its `values` [12] on a line `LINE`."""
     return float(_deviation(values[:, None])[0])
 
 
-def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _rounding(values: Float) -> Float:
     """Noise of `values` [..., 2, 12, k] on the noisier line: [..., k].
 
     Noise on the longer line alone may be a kink that this line crosses, which is not noise,
@@ -145,14 +139,14 @@ def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.maximum(short, long).reshape(both.shape[2:]))
 
 
-def _deviation(values: NDArray[np.float64], degree: int = DEGREE) -> NDArray[np.float64]:
+def _deviation(values: Float, degree: int = DEGREE) -> Float:
     """The residual deviation of a polynomial fit to `values` [..., 12, k]: [..., k]."""
     residual, _ = _unexplained(values, *_fit(degree))
     deviation = _root(residual, LINE.size - degree - 1)
     return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0))
 
 
-def _root(residual: NDArray[np.float64], freedom: int) -> NDArray[np.float64]:
+def _root(residual: Float, freedom: int) -> Float:
     """The root of Σ residual² / `freedom` over its last but one axis, where that has one."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.sqrt(np.sum(residual**2, axis=-2) / freedom)
@@ -164,7 +158,7 @@ def _root(residual: NDArray[np.float64], freedom: int) -> NDArray[np.float64]:
     return np.asarray(found)
 
 
-def _beside_kink(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _beside_kink(values: Float) -> Float:
     """The residual deviation of a cubic with one kink fitted to `values` [..., 12, k]: [..., k]."""
     t = LINE / LINE[-1]
     least = np.full((*values.shape[:-2], values.shape[-1]), np.inf)
@@ -180,7 +174,7 @@ def _beside_kink(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @cache
-def _fit(degree: int, broken_at: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _fit(degree: int, broken_at: int = 0) -> tuple[Float, Float]:
     """Columns of a fit to values on the line, and their pseudo-inverse.
 
     They are powers and, for `broken_at`, a jump and a bend before that point.
@@ -193,9 +187,7 @@ def _fit(degree: int, broken_at: int = 0) -> tuple[NDArray[np.float64], NDArray[
     return columns, np.linalg.pinv(columns)
 
 
-def _unexplained(
-    values: NDArray[np.float64], columns: NDArray[np.float64], inverse: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _unexplained(values: Float, columns: Float, inverse: Float) -> tuple[Float, Float]:
     """Residual [..., 12, k] and coefficients of the best fit of `columns` to `values`."""
     with np.errstate(invalid="ignore"):
         moved = values - values[..., :1, :]  # exact: the fit must not round a constant
@@ -204,11 +196,11 @@ def _unexplained(
 
 
 def modelled(
-    values: NDArray[np.float64],
-    cts: NDArray[np.float64],
+    values: Float,
+    cts: Float,
     u: float,
-    rounding: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    rounding: Float | None = None,
+) -> Float:
     """Standard deviation of each output's rounding, `[q, m]`.
 
     It is u·|ct·f|; or `rounding` [m], the known rounding inside forward in units of u, where that
@@ -221,7 +213,7 @@ def modelled(
         return np.asarray(np.abs(u * cts * size))
 
 
-def unit_of(deviations: NDArray[np.float64]) -> float:
+def unit_of(deviations: Float) -> float:
     """A power of two in which squares of `deviations` are numbers: 1 but far from 1."""
     largest = float(np.max(deviations, initial=0.0))
     ordinary = 1 / FAR <= largest <= FAR or largest == 0 or not np.isfinite(largest)

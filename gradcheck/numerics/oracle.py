@@ -12,20 +12,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics.arithmetic import DIGITS
-from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.arrays import Array, Attrs, Float, as_tuple
 from gradcheck.numerics.draw import key_of
-
-if TYPE_CHECKING:
-    from gradcheck.numerics.fifty_digits import BigArithmetic
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
+from gradcheck.numerics.fifty_digits import mp50
 
 STEP: Final = "1e-25"
 FINE: Final = ("1e-60", 150)
@@ -89,9 +84,7 @@ class Oracle:
         close: Sequence[NDArray[np.bool_] | None] = (),
     ) -> None:
         """Convert the primals exactly."""
-        from gradcheck.numerics.fifty_digits import mp50  # deferred: it loads mpmath
-
-        self.xp: BigArithmetic = mp50()
+        self.xp = mp50()
         self.operator = operator
         self.attrs = attrs
         self.primals = [self._exact(p) for p in primals]

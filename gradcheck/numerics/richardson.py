@@ -18,11 +18,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Float
 from gradcheck.numerics.evaluate import Array, Evaluator
 from gradcheck.numerics.noise import LOSES, RELATIVE
 from gradcheck.numerics.sparsity import Structure
-
-Float = NDArray[np.float64]
 
 RATIO: Final = 4.0
 PILOT_LEVELS: Final = 13
@@ -87,7 +86,7 @@ def central(
     slopes = np.empty((len(cts), h.size * colours.size, structure.blocks))
     scales, rough = np.empty_like(slopes), np.zeros_like(slopes)
     even, weights = np.empty((1, *slopes.shape[1:])), np.abs(cts).max(axis=0)
-    u = float(np.finfo(evaluator.x.dtype).eps) / 2
+    u = evaluator.u
     base, sizes = np.abs(evaluator.base), np.abs(cts)[:, None, :]
     usual = LOSES * base
     for rows, above, below in values_of:

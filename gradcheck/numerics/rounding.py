@@ -17,11 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gradcheck.numerics.arithmetic import FloatArithmetic
-
-Float = NDArray[np.float64]
+from gradcheck.numerics.arrays import Float
 
 LIBRARY: Final = 4.0
 """Units of u that a library's exp, tanh, … may be off."""

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import CODE_ERRORS, SpecError, raised, told
 from gradcheck.implementations.bound import Bound
-from gradcheck.judge.certificate import SAME_SHARE
 from gradcheck.judge.compare import tolerance_of
-from gradcheck.judge.impostors import Answers, Impostor
+from gradcheck.judge.impostors import SAME_SHARE, Answers, Impostor
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import Attrs, as_tuple

@@ -10,9 +10,8 @@ from gradcheck.errors import SpecError
 from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.python import bound_operator
 from gradcheck.judge.contract.asking import quiet
-from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.contract.subject import Subject
-from gradcheck.judge.contract_check import contract_cases, examine
+from gradcheck.judge.contract_check import PROPERTIES, contract_cases, examine
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.power.run_mutants import MutationReport, Work, from_tables

@@ -1,4 +1,4 @@
-"""Reports: one renderer per module, each a pure function of a `Run`.
+"""Reports: every format is a pure function of a `Run`.
 
 Importing this package loads no renderer: templates and tables cost start-up time that a run
 which prints JSON does not owe.
@@ -19,11 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = ["ENDINGS", "FORMATS", "format_of", "pieces", "render"]
 
-FORMATS: Final = (
-    "terminal", "concise", "json", "jsonl", "markdown", "summary", "html", "junit", "github",
-    "gitlab", "badge",
-)  # fmt: skip
-"""The formats by name; each is a module of this package with a function `render`."""
+_RENDERERS: Final = {
+    "terminal": "terminal.render",
+    "concise": "terminal.concise",
+    "json": "json.report",
+    "jsonl": "json.log",
+    "markdown": "markdown.render",
+    "summary": "markdown.summary",
+    "html": "html.render",
+    "junit": "junit.render",
+    "github": "github.render",
+    "gitlab": "gitlab.render",
+    "badge": "json.badge",
+}
+"""The function of this package that renders each format, as a text or in pieces."""
+FORMATS: Final = tuple(_RENDERERS)
+"""The formats by name."""
 
 ENDINGS: Final = {
     ".md": "markdown",
@@ -91,12 +102,10 @@ def render(
     Raises:
         UsageError: the format is unknown.
     """
-    module = import_module(f"{__name__}.{check_format(format)}")
     options: dict[str, Any] = {"color": color, "width": width} if format == "terminal" else {}
     if format in ("terminal", "concise"):
         options["verbosity"] = verbosity
-    text: str = module.render(run, **options)
-    return text
+    return "".join(_rendered(run, format, **options))
 
 
 def pieces(run: Run, format: str) -> Iterable[str]:
@@ -105,11 +114,15 @@ def pieces(run: Run, format: str) -> Iterable[str]:
     Raises:
         UsageError: the format is unknown.
     """
-    module = import_module(f"{__name__}.{check_format(format)}")
-    found: Iterable[str] = (
-        module.pieces(run) if hasattr(module, "pieces") else (module.render(run),)
+    return _rendered(run, format)
+
+
+def _rendered(run: Run, format: str, **options: Any) -> Iterable[str]:
+    module, _, name = _RENDERERS[check_format(format)].partition(".")
+    found: str | Iterable[str] = getattr(import_module(f"{__name__}.{module}"), name)(
+        run, **options
     )
-    return found
+    return (found,) if isinstance(found, str) else found
 
 
 def check_format(format: str) -> str:

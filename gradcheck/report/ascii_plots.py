@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gradcheck.report import heat, vcurve
-from gradcheck.report.axis import Axis, power
+from gradcheck.report import heat, plots
 from gradcheck.report.heat import FINE
+from gradcheck.report.plots import Axis, power
 from gradcheck.results import words
-
-if TYPE_CHECKING:
-    from gradcheck.results.finding import Finding, Heat, VCurve
+from gradcheck.results.finding import Finding, Heat, VCurve
 
 LABELS: Final = 10
 """Columns from one number above a map to the next."""
@@ -81,11 +79,11 @@ def bars_of(finding: Finding) -> list[str]:
         if math.isfinite(error) and math.isfinite(bar)
     ]  # fmt: skip
     shown = [step for step in steps if step[-1] % EVERY == 0 or step[-1] == found.best]
-    least = found.floor * vcurve.DEPTH
+    least = found.floor * plots.DEPTH
     axis = Axis.over(
         [max(v, least) for _, error, _, _ in shown for v in (error, found.off)], 0, BARS
     )
-    says = vcurve.says(finding)
+    says = plots.v_says(finding)
     head = f"differences: {says} (█ truncation, ░ rounding explains it, │ this gradient)"
     return [head, f"{'h':<{STEP}}off by", *(_bar(found, axis, *step) for step in shown)]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from gradcheck.judge.compare import (
     ALLOWED_ROUNDINGS,
@@ -12,12 +13,15 @@ from gradcheck.judge.compare import (
     ERROR_BAR_FACTOR,
     TOLERANCES,
 )
-from gradcheck.report import model_catalogue, rule_catalogue
-from gradcheck.report.sections import WIDTH, attributes, section, wrapped
-from gradcheck.report.wrapped_table import wrapped_table
+from gradcheck.report.page import WIDTH, attributes, section, wrapped, wrapped_table
 from gradcheck.spec.choice import Chosen
-from gradcheck.spec.operator import Kink, OpSpec, Sample
+from gradcheck.spec.model import ModelCase, ModelSpec, Size
+from gradcheck.spec.operator import Array, Dialect, Kink, OpSpec, Sample
+from gradcheck.spec.program import Program, Stage
+from gradcheck.spec.rule import RuleCase, RuleSpec, Steps
 from gradcheck.spec.suite import Case, Suite
+
+AnyCase = TypeVar("AnyCase", Case, ModelCase, RuleCase)
 
 
 def as_table(suite: Suite, chosen: Chosen, width: int | None = None) -> str:
@@ -28,18 +32,14 @@ def as_table(suite: Suite, chosen: Chosen, width: int | None = None) -> str:
     parts = []
     counts = []
     if chosen.operators or not chosen:
-        grouped = _grouped(chosen.operators)
-        parts.append(_operators(suite, grouped, width))
-        cases = f"{len(chosen.operators)} cases (operator × dialect × sample)"
-        counts.append(f"{len(grouped)} operators, {cases}")
+        parts.append(_operators(chosen.operators, width))
+        counts.append(_counted(chosen.operators, "operator", "sample"))
     if chosen.models:
-        parts.append(model_catalogue.table(chosen.models, width))
-        names = {case.spec.name for case in chosen.models}
-        counts.append(f"{len(names)} models, {len(chosen.models)} cases (model × dialect × size)")
+        parts.append(_models(chosen.models, width))
+        counts.append(_counted(chosen.models, "model", "size"))
     if chosen.rules:
-        parts.append(rule_catalogue.table(chosen.rules, width))
-        names = {case.spec.name for case in chosen.rules}
-        counts.append(f"{len(names)} rules, {len(chosen.rules)} cases (rule × dialect × sample)")
+        parts.append(_rules(chosen.rules, width))
+        counts.append(_counted(chosen.rules, "rule", "sample"))
     lead = f"suite {suite.name} {suite.version}: "
     text = lead + f"\n{' ' * len(lead)}".join(counts)
     if width is not None and max(map(len, text.splitlines())) > width:
@@ -50,102 +50,238 @@ def as_table(suite: Suite, chosen: Chosen, width: int | None = None) -> str:
     return "\n\n".join(parts)
 
 
-def _operators(
-    suite: Suite, grouped: Mapping[str, Sequence[tuple[str, str]]], width: int | None
-) -> str:
+def _counted(cases: Sequence[AnyCase], kind: str, sample: str) -> str:
+    names = {case.spec.name for case in cases}
+    return f"{len(names)} {kind}s, {len(cases)} cases ({kind} × dialect × {sample})"
+
+
+def _operators(cases: Sequence[Case], width: int | None) -> str:
     body = []
-    for spec, samples in grouped.items():
-        op = suite.operators[spec]
-        dialects = sorted({d for d, _ in samples}, key=[d.name for d in op.dialects].index)
-        names = {s for _, s in samples}
-        body.append([op.name, op.family, ", ".join(op.primals), ", ".join(dialects), len(names)])
+    for of_one in _grouped(cases):
+        op = of_one[0].spec
+        used = {case.dialect.name for case in of_one}
+        dialects = ", ".join(d.name for d in op.dialects if d.name in used)
+        samples = {case.sample.name for case in of_one}
+        body.append([op.name, op.family, ", ".join(op.primals), dialects, len(samples)])
     heads = ["operator", "family", "primals", "dialects", "samples"]
     align = ("left",) * 4 + ("right",)
     return wrapped_table(heads, body, width, align, spare=("family", "primals"))
 
 
+def _models(cases: Sequence[ModelCase], width: int | None) -> str:
+    """Parameters and stages are counted at the first of a model's sizes."""
+    body = []
+    for of_one in _grouped(cases):
+        program = of_one[0].program
+        sizes = dict.fromkeys(case.size.name for case in of_one)
+        counts = [len(program.params), len(program.stages)]
+        body.append([of_one[0].spec.name, _dialects(of_one), ", ".join(sizes), *counts])
+    heads = ["model", "dialects", "sizes", "parameters", "stages"]
+    align = ("left",) * 3 + ("right",) * 2
+    return wrapped_table(heads, body, width, align, spare=("stages",))
+
+
+def _rules(cases: Sequence[RuleCase], width: int | None) -> str:
+    body = []
+    for of_one in _grouped(cases):
+        spec, samples = of_one[0].spec, {case.sample.name for case in of_one}
+        body.append([spec.name, ", ".join(spec.defaults), _dialects(of_one), len(samples)])
+    heads = ["rule", "hyper-parameters", "dialects", "samples"]
+    return wrapped_table(heads, body, width, ("left",) * 3 + ("right",))
+
+
+def _dialects(cases: Sequence[ModelCase] | Sequence[RuleCase]) -> str:
+    return ", ".join(dict.fromkeys(case.dialect.name for case in cases))
+
+
 def as_json(suite: Suite, chosen: Chosen) -> str:
     """The same as JSON, with every sample and what it hunts."""
-    operators = []
-    for name, samples in _grouped(chosen.operators).items():
-        op = suite.operators[name]
-        hunts = {s.name: s.hunts for s in op.samples}
-        operators.append(
-            {
-                "name": op.name,
-                "family": op.family,
-                "signature": op.signature,
-                "formula": op.formula,
-                "source": op.source,
-                "primals": list(op.primals),
-                "dialects": {d.name: d.says for d in op.dialects},
-                "kinks": {
-                    kink.name: {c.name: list(c.systems) for c in kink.conventions}
-                    for kink in op.kinks
-                },
-                "cases": [
-                    {"name": f"{name}/{d}/{s}", "dialect": d, "sample": s, "hunts": hunts[s]}
-                    for d, s in samples
-                ],
-            }
-        )
     document = {
         "suite": suite.name,
         "version": suite.version,
-        "operators": operators,
-        "models": model_catalogue.as_data(chosen.models),
-        "rules": rule_catalogue.as_data(chosen.rules),
+        "operators": [_operator_data(found) for found in _grouped(chosen.operators)],
+        "models": [_model_data(found) for found in _grouped(chosen.models)],
+        "rules": [_rule_data(found) for found in _grouped(chosen.rules)],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _operator_data(cases: Sequence[Case]) -> dict[str, Any]:
+    op = cases[0].spec
+    return {
+        "name": op.name,
+        "family": op.family,
+        "signature": op.signature,
+        "formula": op.formula,
+        "source": op.source,
+        "primals": list(op.primals),
+        "dialects": {d.name: d.says for d in op.dialects},
+        "kinks": {
+            kink.name: {c.name: list(c.systems) for c in kink.conventions} for kink in op.kinks
+        },
+        "cases": [_case_data(case, "sample", case.sample) for case in cases],
+    }
+
+
+def _model_data(cases: Sequence[ModelCase]) -> dict[str, Any]:
+    spec, program = cases[0].spec, cases[0].program
+    return {
+        "name": spec.name,
+        "says": spec.says,
+        "source": spec.source,
+        "dimensions": dict(spec.defaults),
+        "dialects": {dialect.name: dialect.says for dialect in spec.dialects},
+        "parameters": list(program.params),
+        "inputs": list(program.inputs),
+        "stages": [
+            {
+                "name": stage.name,
+                "op": stage.op.name,
+                "attrs": dict(stage.attrs),
+                "reads": list(stage.reads),
+                "writes": list(stage.outputs),
+            }
+            for stage in program.stages
+        ],
+        "cases": [_case_data(case, "size", case.size) for case in cases],
+    }
+
+
+def _rule_data(cases: Sequence[RuleCase]) -> dict[str, Any]:
+    spec = cases[0].spec
+    return {
+        "name": spec.name,
+        "formula": spec.formula,
+        "source": spec.source,
+        "hyper_parameters": dict(spec.defaults),
+        "dialects": {dialect.name: dialect.says for dialect in spec.dialects},
+        "cases": [_case_data(case, "sample", case.sample) for case in cases],
+    }
+
+
+def _case_data(
+    case: Case | ModelCase | RuleCase, noun: str, sample: Sample | Size | Steps
+) -> dict[str, str]:
+    return {
+        "name": case.name,
+        "dialect": case.dialect.name,
+        noun: sample.name,
+        "hunts": sample.hunts,
+    }
 
 
 def explain(suite: Suite, name: str, width: int = WIDTH) -> str:
     """Everything that a check of one operator, model or rule consists of, as text."""
     if name in suite.rules:
-        return rule_catalogue.explain(suite, name, width)
-    if name in suite.models:
-        return model_catalogue.explain(suite, name, width)
-    op = suite.operators[name]
-    parts = [
-        "\n".join(
-            [
-                f"{op.name}: {op.signature}",
-                op.formula,
-                *wrapped(f"source: {op.source}", width, "", "  "),
-                f"defined in {op.forward.__module__}",
-            ]
-        ),
-        section("primals", [(p, "optional" if p in op.optional else "") for p in op.primals]),
-        section("dialects", [(d.name, _dialect(op, d.name)) for d in op.dialects], width),
-        section("samples, and what each hunts", [(s.name, _sample(s)) for s in op.samples], width),
-    ]
-    if op.kinks:
-        parts.insert(3, section("kinks", [(k.name, _kink(op, k)) for k in op.kinks], width))
-        if any(kink.conventions for kink in op.kinks):
-            parts.insert(4, _conventions(op, width))
-    parts.append(section("bounds", _bounds(op), width))
+        parts = _explained_rule(suite.rules[name], width)
+    elif name in suite.models:
+        parts = _explained_model(suite, suite.models[name], width)
+    else:
+        parts = _explained_operator(suite.operators[name], width)
     return "\n\n".join(parts)
 
 
-def _grouped(cases: Sequence[Case]) -> dict[str, list[tuple[str, str]]]:
-    groups: dict[str, list[tuple[str, str]]] = {}
+def _explained_operator(op: OpSpec, width: int) -> list[str]:
+    source = wrapped(f"source: {op.source}", width, "", "  ")
+    defined = f"defined in {op.forward.__module__}"
+    parts = [
+        "\n".join([f"{op.name}: {op.signature}", op.formula, *source, defined]),
+        section("primals", [(p, "optional" if p in op.optional else "") for p in op.primals]),
+        section("dialects", [(d.name, _dialect(op, d)) for d in op.dialects], width),
+    ]
+    if op.kinks:
+        parts.append(section("kinks", [(k.name, _kink(op, k)) for k in op.kinks], width))
+    if any(kink.conventions for kink in op.kinks):
+        parts.append(_conventions(op, width))
+    samples = [(s.name, _sample(s, s.dialects)) for s in op.samples]
+    parts.append(section("samples, and what each hunts", samples, width))
+    return [*parts, section("bounds", _bounds(op), width)]
+
+
+def _explained_model(suite: Suite, model: ModelSpec, width: int) -> list[str]:
+    """A model is built at its first size."""
+    home = suite.home[model.name]
+    case = ModelCase(model, model.dialects[0], model.sizes[0], 0, home)
+    program, at = case.program, f"at size {case.size.name}"
+    says = wrapped(f"{model.name}: {model.says}", width)
+    source = wrapped(f"source: {model.source}", width)
+    parts = ["\n".join([*says, *source, f"defined in {model.build.__module__}"])]
+    if model.defaults:
+        parts.append(_defaults("dimensions, and their defaults", model.defaults, width))
+    parts += [
+        _merged_dialects(model.dialects, width),
+        section("sizes, and what each hunts", [(s.name, _sample(s)) for s in model.sizes], width),
+        section(
+            f"{len(program.params)} parameters, their shapes {at}",
+            [(n, _parameter(n, array, program)) for n, array in case.params.items()],
+            width,
+        ),
+    ]
+    if program.inputs:
+        inputs = [(n, _input(array)) for n, array in case.inputs.items()]
+        parts.append(section(f"inputs {at}: data, never perturbed", inputs, width))
+    stages = [(stage.name, stage_line(stage)) for stage in program.stages]
+    title = f"{len(stages)} stages {at}; the loss is {program.loss}"
+    return [*parts, section(title, stages, width)]
+
+
+def _explained_rule(rule: RuleSpec, width: int) -> list[str]:
+    gives = "parameters" if rule.gives == "params" else "gradients"
+    source = wrapped(f"source: {rule.source}", width, "", "  ")
+    defined = f"defined in {rule.update.__module__}"
+    parts = ["\n".join([f"{rule.name}: gives new {gives}", rule.formula, *source, defined])]
+    if rule.defaults:
+        parts.append(_defaults("hyper-parameters, and their defaults", rule.defaults, width))
+    samples = [(s.name, _sample(s, s.dialects, [_steps(s)])) for s in rule.samples]
+    return [
+        *parts,
+        _merged_dialects(rule.dialects, width),
+        section("samples, and what each hunts", samples, width),
+    ]
+
+
+def _defaults(title: str, values: Mapping[str, Any], width: int) -> str:
+    return section(title, [(name, repr(value)) for name, value in values.items()], width)
+
+
+def _merged_dialects(dialects: Iterable[Dialect], width: int) -> str:
+    entries = [
+        (d.name, f"{d.says} ({attributes(d.attrs)})" if d.attrs else d.says) for d in dialects
+    ]
+    return section("dialects", entries, width)
+
+
+def stage_line(stage: Stage) -> str:
+    """One stage as the line of a program: `y = op(x, w, axis=-1)`."""
+    arguments = ", ".join([*stage.reads, *filter(None, [attributes(stage.attrs)])])
+    return f"{', '.join(stage.outputs)} = {stage.op.name}({arguments})"
+
+
+def _grouped(cases: Sequence[AnyCase]) -> list[list[AnyCase]]:
+    groups: dict[str, list[AnyCase]] = {}
     for case in cases:
-        groups.setdefault(case.spec.name, []).append((case.dialect.name, case.sample.name))
-    return groups
+        groups.setdefault(case.spec.name, []).append(case)
+    return list(groups.values())
 
 
-def _dialect(op: OpSpec, name: str) -> str:
-    dialect = op.dialect(name)
+def _dialect(op: OpSpec, dialect: Dialect) -> str:
     merged = attributes({**op.defaults, **dialect.attrs})
     lacks = f"; without {', '.join(dialect.without)}" if dialect.without else ""
     return f"{dialect.says}{f' ({merged})' if merged else ''}{lacks}"
 
 
-def _sample(sample: Sample) -> str:
-    extra = [attributes(sample.attrs)] if sample.attrs else []
-    extra += ["at a kink"] if sample.at_kink else []
-    extra += [f"only {', '.join(sample.dialects)}"] if sample.dialects else []
+def _sample(
+    sample: Sample | Size | Steps, dialects: Sequence[str] = (), lead: Sequence[str] = ()
+) -> str:
+    extra = [*lead, *filter(None, [attributes(sample.attrs)])]
+    extra += ["at a kink"] if getattr(sample, "at_kink", False) else []
+    extra += [f"only {', '.join(dialects)}"] if dialects else []
     return sample.hunts + (f" [{'; '.join(extra)}]" if extra else "")
+
+
+def _steps(sample: Steps) -> str:
+    last = sample.first + sample.count - 1
+    return f"steps {sample.first} to {last}" if sample.count > 1 else f"step {sample.first}"
 
 
 def _kink(op: OpSpec, kink: Kink) -> str:
@@ -158,7 +294,6 @@ def _kink(op: OpSpec, kink: Kink) -> str:
 
 
 def _conventions(op: OpSpec, width: int) -> str:
-    """The table of what known systems return on the operator's kinks."""
     rows = [
         [kink.name if i == 0 else "", convention.name, ", ".join(convention.systems)]
         for kink in op.kinks
@@ -166,6 +301,20 @@ def _conventions(op: OpSpec, width: int) -> str:
     ]
     table = wrapped_table(["kink", "gradient there", "systems"], rows, width - 2)
     return "conventions on kinks\n" + textwrap.indent(table, "  ")
+
+
+def _parameter(name: str, array: Array, program: Program) -> str:
+    readers = [stage.name for stage in program.readers[name]]
+    tied = f", tied: read by {' and '.join(readers)}" if name in program.tied else ""
+    return f"{_shape(array)}{tied}"
+
+
+def _input(array: Array) -> str:
+    return f"{_shape(array)} of {'indices' if array.dtype.kind in 'iu' else 'numbers'}"
+
+
+def _shape(array: Array) -> str:
+    return f"[{', '.join(map(str, array.shape))}]"
 
 
 def _bounds(op: OpSpec) -> list[tuple[str, str]]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.judge.contract.battery import PROPERTIES
-from gradcheck.report.marked import code, escape
+from gradcheck.judge.contract_check import PROPERTIES
+from gradcheck.report.marked import code, escape, table
 from gradcheck.report.page import grid
+from gradcheck.report.power_page import bullets, listed, page, suite_of
 from gradcheck.results.words import clean
 
 if TYPE_CHECKING:
     from gradcheck.power.contract import ContractPower, Killed
 
-FORMATS: Final = ("terminal", "markdown", "json")
 KILLS, SPARES, ALONE = "x", "", "only"
 FEW: Final = 5
 """Judges that the terminal names per mutant."""
@@ -24,12 +24,11 @@ def render(power: ContractPower, format: str) -> str:
     """The attack in one of `FORMATS`, ending in a newline."""
     if format == "json":
         return json.dumps(_plain(power), indent=2) + "\n"
-    problems = [clean(line) for line in _problems(power)]
     if format == "markdown":
-        return _markdown(power, problems)
+        return _markdown(power)
     body = [[clean(found.mutant.name), _by(found)] for found in power.killed]
-    table = "\n".join(grid(("mutant", "rejected by"), body, 0))
-    return "\n\n".join([table, *(["\n".join(problems)] if problems else []), summary(power)]) + "\n"
+    lines = grid(("mutant", "rejected by"), body, 0)
+    return listed("\n".join(lines), _problems(power), summary(power))
 
 
 def summary(power: ContractPower) -> str:
@@ -60,28 +59,25 @@ def _problems(power: ContractPower) -> list[str]:
     return [*lines, *power.alarms]
 
 
-def _markdown(power: ContractPower, problems: list[str]) -> str:
+def _markdown(power: ContractPower) -> str:
     state = "every mutant is rejected, and every property is needed" if power.sound else "NOT SOUND"
     rejected = f"{len(power.killed)} copies of one right backward"
     lines = [f"**gradcheck power --contract: {state}**", ""]
-    suite = f"suite {clean(power.suite)} {clean(power.suite_version)}, seed {power.seed}"
     lines += [
-        f"{escape(suite)}. {rejected}, whose formula is right and whose behaviour is not, at "
-        f"{code(power.case)}: each is put to each property alone, new each time, in float64 and in "
-        "float32. The right one passes everything.",
+        f"{escape(suite_of(power))}. {rejected}, whose formula is right and whose behaviour is "
+        f"not, at {code(power.case)}: each is put to each property alone, new each time, in "
+        "float64 and in float32. The right one passes everything.",
         "",
-        "| property | what a backward owes | alone rejects |",
-        "|---|---|---|",
     ]
     says = {"numbers": NUMBERS, **{asked.name: asked.says for asked in PROPERTIES}}
-    for judge in power.judges:
-        alone = ", ".join(code(name) for name in power.sole(judge)) or "–"
-        lines.append(f"| {code(judge)} | {escape(says[judge])} | {alone} |")
+    judges = [
+        [code(judge), escape(says[judge]), ", ".join(map(code, power.sole(judge))) or "–"]
+        for judge in power.judges
+    ]
+    lines += [table(("property", "what a backward owes", "alone rejects"), judges), ""]
     heads = ["mutant", "class", *power.judges, "what is wrong"]
-    lines += ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    lines += [f"| {' | '.join(_row(power, found))} |" for found in power.killed]
-    lines += ["", *(f"- {escape(line)}" for line in problems), *([""] if problems else [])]
-    return "\n".join([*lines, f"`{summary(power)}`\n"])
+    lines += [table(heads, [_row(power, found) for found in power.killed]), ""]
+    return page([*lines, *bullets(_problems(power))], summary(power))
 
 
 def _row(power: ContractPower, found: Killed) -> list[str]:

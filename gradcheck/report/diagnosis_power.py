@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gradcheck.power.diagnosed_mutant import FEW
 from gradcheck.power.diagnosis import TYPED, Tally, confusion
 from gradcheck.report.marked import code, escape
-from gradcheck.report.page import Page, grid, span
-from gradcheck.report.wrapped_table import wrapped_table
+from gradcheck.report.page import Page, grid, span, wrapped_table
+from gradcheck.report.power_page import facts
 from gradcheck.results.words import clean, plural
 from gradcheck.spec.defect import LABELS
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gradcheck.power.diagnosed_mutant import Named, NamedNarrow
     from gradcheck.power.diagnosis import Diagnosed
 
-FORMATS: Final = ("terminal", "markdown", "json")
 UNNAMED: Final = "none"
 """What tables call a mutant without a diagnosis, and a rule that found nothing."""
 LISTED: Final = 40
@@ -76,7 +75,6 @@ def _share(part: int, of: int) -> str:
 
 
 def _table(found: Diagnosed, what: str) -> list[list[str]]:
-    """A row per class, rule or family, and their sum."""
     keys = {"class": _class, "rule": _rule, "family": lambda one: one.family}
     rows = [[clean(name), *_row(of)] for name, of in found.by(keys[what])]
     return [*rows, ["all", *_row(found.named)]]
@@ -104,7 +102,6 @@ def _confused(found: Diagnosed) -> tuple[list[str], list[list[str]]]:
 
 
 def _wrong(found: Diagnosed) -> list[list[str]]:
-    """The wrong diagnoses of the development part."""
     return [
         [
             f"{one.op}/{one.name}",
@@ -117,14 +114,6 @@ def _wrong(found: Diagnosed) -> list[list[str]]:
         for one in found.development
         if one.verdict == "wrong" and one.first is not None
     ]
-
-
-def _facts(found: Diagnosed) -> str:
-    part = "" if found.part.of == 1 else f", part {found.part.number} of {found.part.of}"
-    return (
-        f"gradcheck {clean(found.version)}, suite {clean(found.suite)} "
-        f"{clean(found.suite_version)}, seed {found.seed}{part}"
-    )
 
 
 def _state(found: Diagnosed) -> str:
@@ -166,7 +155,6 @@ def _small(found: Diagnosed) -> str:
 
 
 def _typed(found: Diagnosed) -> str:
-    """Of how many narrow mutants the type is named."""
     tally = Tally.of(found.narrow)
     return (
         f"{tally.right:,} of {tally.all:,} mutants with narrow numbers are named by their type "
@@ -176,7 +164,6 @@ def _typed(found: Diagnosed) -> str:
 
 
 def _narrow(found: Diagnosed) -> list[list[str]]:
-    """A row per place that is narrow, and per type and dtype."""
     groups: dict[str, list[NamedNarrow]] = {}
     for one in found.narrow:
         groups.setdefault(one.place, []).append(one)
@@ -204,7 +191,7 @@ def _hidden(found: Diagnosed) -> str:
 
 def _terminal(found: Diagnosed, width: int) -> str:
     page = Page(color=False, width=width)
-    blocks = [_facts(found)]
+    blocks = [facts(found)]
     for what in ("class", "rule", "family"):
         heads, rows = (what, *HEADS), _table(found, what)
         lines = grid(heads, rows, len(HEADS))
@@ -249,7 +236,7 @@ def _markdown(found: Diagnosed) -> str:
     lines = [
         f"**gradcheck power {flags}: {_state(found)}**",
         "",
-        f"{escape(_facts(found))}. {_judged(found)} is then said to be wrong is held against the "
+        f"{escape(facts(found))}. {_judged(found)} is then said to be wrong is held against the "
         "classes that are written beside the "
         "mutant: the first, or another that is literally true of it as seen from outside. They "
         "were written before any rule. A third of the mutants, chosen by a hash of their names, "

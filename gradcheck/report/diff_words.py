@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck.report import failure_text, run_words
 from gradcheck.results import words
-from gradcheck.results.diff.change import Mark
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.diff.change import Change, Diff, Mark, Side
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.diff.change import Change, Diff, Side
 
 TOLD: Final = (Mark.NEWLY_CRASHING, Mark.NEWLY_FAILING, Mark.ERROR_GREW, Mark.OTHERWISE)
 """Marks whose results are told one by one; of the others, so is what fails now."""

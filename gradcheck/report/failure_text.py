@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gradcheck.report import heat, remainder
+from gradcheck.report import heat, plots
 from gradcheck.results import words
-from gradcheck.results.finding import Part
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.finding import Diagnosis, Finding, Miss, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import (
     clean,
@@ -26,12 +28,6 @@ from gradcheck.results.words import (
     subject,
 )
 from gradcheck.spec.defect import UNKNOWN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.finding import Diagnosis, Finding, Miss
 
 UNASKED: Final = "not diagnosed"
 """What stands for those of which nothing is known, beside others that have a diagnosis."""
@@ -274,7 +270,7 @@ def facts(result: CaseResult) -> list[tuple[str, str]]:
     if finding.evaluations or finding.verdict is Verdict.INCONCLUSIVE:
         pairs.append(("visible", visible(finding)))
     if finding.taylor is not None:
-        pairs.append(("taylor", remainder.curve(finding.taylor)))
+        pairs.append(("taylor", plots.taylor_says(finding.taylor)))
     pairs += [("hunts", clean(result.case.hunts)), ("run", command(result.repro))]
     return [(label, text) for label, text in pairs if text]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from tabulate import tabulate
 
 from gradcheck.report.marked import code, escape, table
-from gradcheck.report.wrapped_table import wrapped_table
+from gradcheck.report.page import wrapped_table
+from gradcheck.report.power_page import bullets, facts, filled, page
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
     from gradcheck.power.model import FaultReport, FaultTrial, ModelScore, Shortened
 
-FORMATS: Final = ("terminal", "markdown", "json")
 SMALL: Final = 2
 """Models whose faults a short report lists one by one."""
 HEADS: Final = (
@@ -72,7 +71,6 @@ def _row(name: str, scores: Sequence[ModelScore]) -> list[str]:
 
 
 def _problems(harvest: FaultReport) -> Iterator[str]:
-    """What is not as it should be, one line each."""
     yield from harvest.troubles
     for score in harvest.scores:
         yield from score.troubles
@@ -98,7 +96,6 @@ def _problems(harvest: FaultReport) -> Iterator[str]:
 
 
 def _narrow(harvest: FaultReport) -> Iterator[str]:
-    """What became of stages that compute in narrower types."""
     every = harvest.narrow
     if every:
         found, named = sum(n.killed for n in every), sum(_typed(n) for n in every)
@@ -112,7 +109,6 @@ def _narrow(harvest: FaultReport) -> Iterator[str]:
 
 
 def _typed(short: Shortened) -> bool:
-    """Whether blame says what type it is."""
     return short.killed and any("rounded to" in said for said in short.named)
 
 
@@ -142,13 +138,6 @@ def _merged(sown: Sequence[FaultTrial]) -> list[FaultTrial]:
     return list(found.values())
 
 
-def _facts(harvest: FaultReport) -> str:
-    return (
-        f"gradcheck {clean(harvest.version)}, suite {clean(harvest.suite)} "
-        f"{clean(harvest.suite_version)}, {', '.join(harvest.dtypes)}, seed {harvest.seed}"
-    )
-
-
 def _state(harvest: FaultReport) -> str:
     if harvest.sound:
         return "every planted fault is found, and blamed on its stage"
@@ -158,7 +147,7 @@ def _state(harvest: FaultReport) -> str:
 
 
 def _terminal(harvest: FaultReport, width: int, short: bool) -> str:
-    blocks = [_filled(_facts(harvest), width, "  ")]
+    blocks = [filled(facts(harvest, harvest.dtypes), width, "  ")]
     if not short or len(harvest.scores) <= SMALL:
         blocks += [_listed(score, width) for score in harvest.scores]
     table = tabulate(_overview(harvest), HEADS, disable_numparse=True, tablefmt="simple",
@@ -166,51 +155,47 @@ def _terminal(harvest: FaultReport, width: int, short: bool) -> str:
     if max(map(len, table.splitlines())) > width:
         table = wrapped_table(HEADS, _overview(harvest), width, spare=HEADS[5:6])
     blocks.append(table)
-    narrow = [_filled(clean(line), width, "    ") for line in _narrow(harvest)]
+    narrow = [filled(clean(line), width, "    ") for line in _narrow(harvest)]
     if narrow:
         blocks.append("\n".join(narrow))
     problems = [clean(problem) for problem in _problems(harvest)]
     if problems:
-        blocks.append("\n".join(_filled(problem, width, "  ") for problem in problems))
+        blocks.append("\n".join(filled(problem, width, "  ") for problem in problems))
     if not (harvest.sound or problems) or not harvest.complete:
         blocks.append(_state(harvest))
     return "\n\n".join([*blocks, summary(harvest)]) + "\n"
 
 
 def _listed(score: ModelScore, width: int) -> str:
-    """The faults of a model: a line each, and what blame says of it below."""
     rows = _details(score)
     table = tabulate([row[:4] for row in rows], ROW[:4], disable_numparse=True, tablefmt="simple")
     if max(map(len, table.splitlines())) > width:
         table = wrapped_table(ROW[:4], [row[:4] for row in rows], width)
-        told = [_filled(f"{row[0]}: {row[4]}", width, "    ") for row in rows if row[4]]
+        told = [filled(f"{row[0]}: {row[4]}", width, "    ") for row in rows if row[4]]
         return "\n".join([f"{clean(score.model)}:", table, *told])
     heads, lines = table.splitlines()[:2], table.splitlines()[2:]
     out = [f"{clean(score.model)}:", *heads]
     for line, row in zip(lines, rows, strict=True):
         out.append(line.rstrip())
-        out += [_filled(f"    {row[4]}", width, "    ")] if row[4] else []
+        out += [filled(f"    {row[4]}", width, "    ")] if row[4] else []
     return "\n".join(out)
 
 
-def _filled(text: str, width: int, indent: str) -> str:
-    """Lines that break at blanks: a name is looked for as it is written."""
-    return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
-
-
 def _markdown(harvest: FaultReport) -> str:
-    lines = [f"**gradcheck power: {_state(harvest)}**", "", escape(_facts(harvest)), ""]
+    lines = [
+        f"**gradcheck power: {_state(harvest)}**",
+        "",
+        escape(facts(harvest, harvest.dtypes)),
+        "",
+    ]
     lines += [table(HEADS, [[escape(c) for c in row] for row in _overview(harvest)]), ""]
-    problems = [f"- {escape(clean(problem))}" for problem in _problems(harvest)]
-    lines += [*problems, ""] if problems else []
-    narrow = [f"- {escape(clean(line.strip()))}" for line in _narrow(harvest)]
-    lines += [*narrow, ""] if narrow else []
+    lines += [*bullets(_problems(harvest)), *bullets(_narrow(harvest))]
     for score in harvest.scores:
         rows = [[code(r[0]), code(r[1]), r[2], r[3], escape(r[4])] for r in _details(score)]
         title = f"<b>{escape(clean(score.model))}</b> {len(rows)} faults"
         lines += [f"<details><summary>{title}</summary>", "", table(ROW, rows), "", "</details>"]
         lines.append("")
-    return "\n".join([*lines, f"`{summary(harvest)}`\n"])
+    return page(lines, summary(harvest))
 
 
 def _json(harvest: FaultReport) -> str:

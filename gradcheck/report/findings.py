@@ -64,7 +64,6 @@ def _lone(finding: Finding) -> str:
 
 
 def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
-    """What one finding says, and the facts behind it where it is a failure."""
     said = failure_text.alone(_result(subject, dtype, finding))
     name = words.subject(finding.name, finding.part)
     # A reason that names its subject ("vjp raised …") needs no other in front.

@@ -9,19 +9,15 @@ property.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from gradcheck.report import failure_text, failures, model_words, run_words
+from gradcheck.report import failure_text, failures, models, run_words
 from gradcheck.report.page import clip
 from gradcheck.results import words
-from gradcheck.results.finding import Part
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.finding import Blame
-    from gradcheck.results.run import Run
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.finding import Blame, Part
+from gradcheck.results.run import Run
 
 MOST: Final = 10
 """Errors that GitHub shows of one step, and warnings."""
@@ -84,7 +80,6 @@ def _failure(group: failures.Group, named: bool, blames: Sequence[Blame]) -> str
 
 
 def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
-    """Why it is wrong, what that rests on, where else, and how to run the worst case again."""
     first = group.results[0]
     said = failure_text.alone(first)
     yield said.text or words.word(first.finding.verdict)
@@ -96,13 +91,12 @@ def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
         more = failure_text.rest(group.results[1:], group.results[:1])
         yield f"… and {len(group.results) - 1:,} more: {more}"
     own = [b for b in blames if group.part is not Part.STAGE or group.output in b.stages]
-    yield from (f"blame: {text}" for text in model_words.charges(own))
+    yield from (f"blame: {text}" for text in models.charges(own))
     if first.repro:
         yield f"{REPRO}{words.command(first.repro)}"
 
 
 def _troubles(run: Run) -> Iterator[str]:
-    """What could not be judged at all, and what is required and not there."""
     for text in run.troubles:
         yield command("error", words.clean(text), title="gradcheck: problem")
     for text in run_words.unmet(run):

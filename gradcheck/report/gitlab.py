@@ -14,20 +14,17 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gradcheck.report import failure_text, failures, run_words
 from gradcheck.report.github import PROPERTIES, place
 from gradcheck.report.page import clip
 from gradcheck.results import words
 from gradcheck.results.finding import Part
+from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gradcheck.results.run import Run
 
 MOST: Final = 1000
 """Findings of a report; the rest is counted in one more."""
@@ -117,7 +114,6 @@ def _failure(group: failures.Group) -> _Finding:
 
 
 def _troubles(run: Run) -> Iterator[_Finding]:
-    """What could not be judged at all, and what is required and not there."""
     for text in run.troubles:
         yield _of_run(run, "problem", "blocker", words.clean(text))
     for text in run_words.unmet(run):
@@ -129,7 +125,6 @@ def _troubles(run: Run) -> Iterator[_Finding]:
 
 
 def _baseline(run: Run) -> Iterator[_Finding]:
-    """Each line of a baseline to correct, and what it warns of."""
     if run.gate is None:
         return
     for problem in run.gate.problems:
@@ -158,7 +153,6 @@ def _left_out(run: Run, count: int) -> Iterator[_Finding]:
 
 
 def _of_run(run: Run, check: str, severity: str, says: str, file: str = "") -> _Finding:
-    """A finding that is about no gradient."""
     whose = next(iter(run.header.implementations), "")
     return _Finding(
         check=check,

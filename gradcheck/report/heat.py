@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise, product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gradcheck.report.axis import power
+from gradcheck.report.plots import power
 from gradcheck.results import words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from gradcheck.results.finding import Finding, Heat
+from gradcheck.results.finding import Finding, Heat
 
 LEAST: Final = 13
 MOST: Final = 24
@@ -153,7 +149,6 @@ def _name(finding: Finding) -> str:
 
 
 def _axes(found: Heat) -> str:
-    """Which axis runs which way."""
     count = len(found.shape)
     if count < 2:
         return ""
@@ -168,19 +163,15 @@ def _block(found: Heat) -> str:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Where everything stands."""
-
     found: Heat
 
     @cached_property
     def cell(self) -> int:
-        """Pixels from one cell to the next."""
         fitting = min(WIDEST // self.found.columns, HIGHEST // self.found.rows)
         return max(LEAST, min(MOST, fitting))
 
     @cached_property
     def left(self) -> float:
-        """Pixels left of the cells, for the indices of the rows."""
         return round(8 + DIGIT * max(map(len, self.names)), 1)
 
     @property
@@ -205,7 +196,6 @@ class _Plan:
             yield Text(x=round(x, 1), y=HEAD - 6, text=str(k * self.found.block[1]))
 
     def base(self, k: int) -> float:
-        """The base line of the glyphs of a row."""
         return HEAD + k * self.cell + round(self.cell * 0.7, 1)
 
     def glyphs(self) -> Iterator[Glyphs]:

@@ -17,24 +17,22 @@ from markupsafe import Markup
 from gradcheck.report import (
     failure_text,
     failures,
-    figures,
+    heat,
     html_details,
     html_evidence,
     html_matrix,
-    model_words,
+    kills,
     models,
-    notices,
-    remainder,
+    plots,
     run_words,
 )
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import Kind
-from gradcheck.results.expectation import Known
 from gradcheck.results.finding import Part
-from gradcheck.results.verdict import SEVERITY, Verdict
+from gradcheck.results.verdict import SEVERITY, Known, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from jinja2 import Environment
 
@@ -70,14 +68,14 @@ SCRIPTS: Final = (
 
 def render(run: Run) -> str:
     """The run as an HTML document."""
-    environment = _environment()
+    environment = page_templates()
     operators = html_matrix.matrices(run)
     cells = sum(matrix.cells for matrix in operators)
     found = html_matrix.model_matrices(run, cells)
     every = [*operators, *found]
     groups = failures.groups(run)
     pictures = html_evidence.pictures(environment, html_evidence.drawn(every))
-    script = Markup("\n").join(asset(environment, name) for name in SCRIPTS)
+    script = joined(environment, SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     page = environment.get_template("report.html.j2").render(
         run=run,
@@ -94,12 +92,12 @@ def render(run: Run) -> str:
         blamed=models.blamed(run),
         sights=models.sights(run),
         named=len({*run.header.implementations, *(r.case.implementation for r in run.results)}) > 1,
-        gaps=notices.gaps(run),
-        talkers=notices.talkers(run),
-        rejected=notices.certificate(run),
-        conventions=notices.conventions(run),
-        slacks=notices.slacks(run),
-        curves=notices.curves(run),
+        gaps=run_words.gaps(run),
+        talkers=run_words.talkers(run),
+        rejected=run_words.certificate(run),
+        conventions=run_words.conventions(run),
+        slacks=run_words.slacks(run),
+        curves=run_words.curves(run),
         most_groups=GROUPS,
         most_samples=SAMPLES_OF,
         most_drawn=DRAWN,
@@ -108,7 +106,7 @@ def render(run: Run) -> str:
         evidence=lambda finding: html_evidence.markup(environment, finding),
         index=html_details.packed(index(every)),
         chunks=html_details.chunks(run, every, pictures),
-        style=Markup("\n").join(asset(environment, name) for name in STYLES),
+        style=joined(environment, STYLES),
         script=script,
         # The page may run this one script; one that slipped in through a name may not run.
         script_hash=base64.b64encode(digest).decode("ascii"),
@@ -172,17 +170,22 @@ def index(every: Sequence[Matrix]) -> dict[str, Any]:
 
 
 @cache
-def _environment() -> Environment:
+def page_templates() -> Environment:
     """The templates, compiled once, and what all of them may ask."""
     environment = templates()
     environment.globals.update(
         words=words,
         run_words=run_words,
-        remainder=remainder,
-        model_words=model_words,
+        plots=plots,
+        model_words=models,
         diagnosed=failure_text,
         printed=printed,
-        figures=figures,
+        stages=html_evidence.stages,
+        vcurve_picture=plots.v_plot,
+        heat_picture=heat.picture,
+        taylor_picture=plots.taylor_plot,
+        holed=kills.holed,
+        KILLS=tuple((kind, *marks) for kind, marks in kills.MARKS.items()),
     )
     return environment
 
@@ -199,8 +202,8 @@ def templates() -> Environment:
     )
 
 
-def asset(environment: Environment, name: str) -> Markup:
-    """A file of ours, free of foreign text, to stand in the page as it is."""
+def joined(environment: Environment, names: Iterable[str]) -> Markup:
+    """Files of this package, free of foreign text, to stand in the page as they are."""
     assert environment.loader is not None
-    source, _, _ = environment.loader.get_source(environment, name)
-    return Markup(source)
+    sources = [environment.loader.get_source(environment, name)[0] for name in names]
+    return Markup("\n".join(sources))

@@ -82,8 +82,6 @@ def _cells(matrices: Iterable[Matrix]) -> Iterator[Sequence[CaseResult]]:
 
 
 class _Texts:
-    """Texts that columns refer to by number."""
-
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
 

@@ -1,4 +1,4 @@
-"""Which results are drawn in the page, and their pictures as trees that its script can build.
+"""Pictures in the page: which results are drawn, as trees that its script can build; stages.
 
 A picture stands in the page as markup or, packed, as a tree: `[name, attributes, child, …]`, where
 a child that is a string is text. Both come from the same template.
@@ -6,11 +6,15 @@ a child that is a string is text. Both come from the same template.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.results.verdict import SEVERITY
+from gradcheck.report import models
+from gradcheck.results import words
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,9 +23,11 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from gradcheck.report.html_matrix import Matrix
-    from gradcheck.report.rows import Cell
+    from gradcheck.report.models import Blamed
+    from gradcheck.report.outline import Cell
     from gradcheck.results.case_result import CaseResult
     from gradcheck.results.finding import Finding
+    from gradcheck.results.run import Run
 
 MOST: Final = 300
 """Cells whose worst result is drawn, the worst of them first: a picture takes a kilobyte."""
@@ -106,3 +112,56 @@ class _Trees(HTMLParser):
 
 CASED: Final = {"viewbox": "viewBox"}
 """Names of attributes that are not in small letters, which is what the parser makes of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Light:
+    """One stage in a row of stages: `mark` says without colour what `tone` says with it."""
+
+    name: str
+    tone: str
+    mark: str
+    says: str
+
+
+LIGHTS: Final = {
+    "wrong": ("bad", "✗", "gives a wrong gradient for the reference's cotangent"),
+    "suspect": ("warn", "?", "may be at fault"),
+    "right": ("good", "✓", "gives the right gradient for the reference's cotangent"),
+    "unknown": ("calm", "·", "was not judged alone"),
+}
+
+
+def _known(verdict: Verdict) -> str:
+    if verdict is Verdict.PASS:
+        return "right"
+    return "wrong" if verdict.checked else "unknown"
+
+
+def stages(run: Run, blamed: Blamed) -> list[Light]:
+    """The stages of a model in the program's order, and what is known of each.
+
+    Where no stage was judged alone, only the suspects are known by name; the others are counted.
+    """
+    known: dict[str, str] = {}
+    for model in models.models(run):
+        if (model.implementation, model.name, model.dialect) == blamed.whose:
+            for row in model.block(Part.STAGE).rows:
+                known[row.output] = _known(row.verdict)
+    for blame in blamed.blames:
+        for name in blame.stages:
+            if blame.exact:
+                known[name] = "wrong"
+            elif known.get(name) not in ("wrong", "right"):
+                known[name] = "suspect"
+    lights = [
+        Light(name=words.clean(name), tone=tone, mark=mark, says=says)
+        for name, word in known.items()
+        for tone, mark, says in [LIGHTS[word]]
+    ]
+    others = max(blame.of for blame in blamed.blames) - len(lights)
+    if others > 0:
+        tone, mark, _ = LIGHTS["unknown"]
+        says = "were not judged alone, and are not suspected"
+        lights.append(Light(name=f"{others} others", tone=tone, mark=mark, says=says))
+    return lights

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import failure_text, model_words, models, outline
-from gradcheck.report.rows import Cell
+from gradcheck.report import failure_text, models, outline
+from gradcheck.report.outline import Cell
 from gradcheck.results import words
 from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
@@ -15,7 +15,7 @@ from gradcheck.results.finding import Part
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.report.rows import Row
+    from gradcheck.report.outline import Row
     from gradcheck.results.run import Run
 
 DECADES: Final = (-6.0, 3.0)
@@ -266,7 +266,6 @@ def bar(badness: float) -> int:
 
 
 def _blocks(of_one: Sequence[models.Model], columns: Sequence[Column]) -> Iterable[Block]:
-    """The parts of a model; names in the program's order."""
     for part in dict.fromkeys(block.part for model in of_one for block in model.blocks):
         found = [row for model in of_one for row in model.block(part).rows]
         notes: dict[str, str] = {}
@@ -282,11 +281,10 @@ def _blocks(of_one: Sequence[models.Model], columns: Sequence[Column]) -> Iterab
             _line(key, cells, columns, notes.get(key[3], ""))
             for key, cells in _merged(found).items()
         )
-        yield Block(title=model_words.block(part, len(lines)), lines=lines)
+        yield Block(title=models.block(part, len(lines)), lines=lines)
 
 
 def _whole(of_one: Sequence[models.Model], column: Column) -> Cell | None:
-    """Everything about a model in one column."""
     for model in of_one:
         if model.implementation == column.implementation and column.dtype in model.dtypes:
             return models.whole(model, column.dtype)
@@ -298,7 +296,7 @@ def _passed(of_one: Sequence[models.Model]) -> str:
     said = []
     for model in of_one:
         counts = ", ".join(
-            f"{model_words.passed(model.block(part))} {model_words.COUNTED[part]}"
+            f"{models.passed(model.block(part))} {models.COUNTED[part]}"
             for part in models.counted([model])
         )
         several = len(of_one) > 1

@@ -9,21 +9,16 @@ green exactly if the run passed. There are no times: the same run gives the same
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 from xml.etree import ElementTree as ET
 
-from gradcheck.report import failure_text, model_words, run_words
+from gradcheck.report import failure_text, models, run_words
 from gradcheck.results import printed, words
-from gradcheck.results.expectation import Breach, Known
-from gradcheck.results.finding import Part
-from gradcheck.results.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.finding import Blame
-    from gradcheck.results.run import Run, Standing
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.finding import Blame, Part
+from gradcheck.results.run import Run, Standing
+from gradcheck.results.verdict import Breach, Known, Verdict
 
 BARE: Final = (Breach.STALE, Breach.EXPIRED, Breach.UNSUPPORTED)
 """What is wrong with a baseline although no testcase of a result fails for it."""
@@ -109,7 +104,7 @@ def _testcase(suite: ET.Element, run: Run, result: CaseResult, blames: Sequence[
     # Illegal XML characters are gone: `clean` leaves none that is not printable.
     lines = [f"{words.word(result.finding.verdict)} {words.title(result)}: {message}"]
     lines += [f"{label}: {text}" for label, text in said.facts]
-    lines += [f"blame: {text}" for text in model_words.charges(blames)]
+    lines += [f"blame: {text}" for text in models.charges(blames)]
     outcome.text = "\n".join(lines)
 
 

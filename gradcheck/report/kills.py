@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck.results import words
-
-if TYPE_CHECKING:
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Run
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import Run
 
 NAN: Final = "nan"
 """The impostor that every comparison rejects, and that proves nothing."""

@@ -13,7 +13,7 @@ from gradcheck.results.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from gradcheck.report.rows import Cell, Row
+    from gradcheck.report.outline import Cell, Row
     from gradcheck.results.case_result import CaseResult
 
 LEGEND: Final = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import failure_text, model_words, models
+from gradcheck.report import failure_text, models
 from gradcheck.report.page import Page, clip, grid, span
 from gradcheck.results import words
 from gradcheck.results.finding import Part
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradcheck.report.models import Blamed, Block, Model, Sight
-    from gradcheck.report.rows import Cell, Row
+    from gradcheck.report.outline import Cell, Row
     from gradcheck.results.run import Run
 
 LONGEST: Final = 250
@@ -86,7 +86,7 @@ def summary(page: Page, found: Sequence[Model]) -> list[str]:
     heads = [
         "model",
         *(["dialect"] if several else []),
-        *(model_words.COUNTED[part] for part in parts),
+        *(models.COUNTED[part] for part in parts),
         *dtypes,
     ]
     lines: list[str] = []
@@ -100,7 +100,7 @@ def summary(page: Page, found: Sequence[Model]) -> list[str]:
             body.append(
                 [
                     *(clip(words.clean(text), layout.name) for text in names),
-                    *(model_words.passed(model.block(part)) for part in parts),
+                    *(models.passed(model.block(part)) for part in parts),
                     *(
                         _measured(page, models.whole(model, dtype), dtype, layout)
                         for dtype in dtypes
@@ -143,7 +143,7 @@ def _drawn(page: Page, model: Model, layout: _Layout) -> list[str]:
 
 def _rule(block: Block, width: int) -> str:
     """A rule across the table that says what stands below it."""
-    title = f"── {model_words.block(block.part, len(block.rows))} "
+    title = f"── {models.block(block.part, len(block.rows))} "
     return title.ljust(width, "─") if block.part is not Part.VALUE else "─" * width
 
 
@@ -185,7 +185,7 @@ def _sights(page: Page, run: Run, named: bool, *, alone: bool) -> list[str]:
     if alone:
         lines = [line for sight in sights for line in _sight(page, sight, named)]
     else:
-        texts = model_words.together(sights)
+        texts = models.together(sights)
         lines = [line for text in texts for line in page.wrap(text, "visible: ", "  ")]
     trained = models.trained(run)
     for told in trained if alone else ():
@@ -200,7 +200,7 @@ def _sights(page: Page, run: Run, named: bool, *, alone: bool) -> list[str]:
 
 def _sight(page: Page, sight: Sight, named: bool) -> list[str]:
     whose = f"{words.clean(sight.implementation)} · " if named else ""
-    text = f"{whose}{words.clean(sight.case)}: {model_words.sight(sight)}"
+    text = f"{whose}{words.clean(sight.case)}: {models.sight(sight)}"
     return page.wrap(text, "visible: ", "  ")
 
 
@@ -217,9 +217,9 @@ def _blamed(page: Page, blamed: Blamed, named: bool) -> list[str]:
     lines = page.wrap(f"{whose}{name} ({words.clean(blamed.where)})", "blame ", "  ")
     for found in blamed.blames:
         lead = f"  round {found.round}: " if len(blamed.blames) > 1 else "  "
-        lines += page.wrap(model_words.accusation(found), lead, "    ")
-        for text in model_words.said(found):
+        lines += page.wrap(models.accusation(found), lead, "    ")
+        for text in models.said(found):
             lines += page.wrap(text, "    ", "      ")
-    for text in model_words.assumptions(blamed.blames):
+    for text in models.assumptions(blamed.blames):
         lines += page.wrap(text, "  assumption: ", "    ")
     return lines

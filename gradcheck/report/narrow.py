@@ -11,6 +11,7 @@ from tabulate import tabulate
 
 from gradcheck.numerics.narrow import OPERANDS, WHAT
 from gradcheck.report.marked import code, escape, table
+from gradcheck.report.power_page import page, suite_of
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from gradcheck.power.narrow import NarrowPower, Outcome
 
-FORMATS: Final = ("terminal", "markdown", "json")
 LETTERS: Final = {"TF32": "T", "bfloat16": "B", "float16": "H", "float32": "S"}
 LEGEND: Final = (
     "T: TF32, B: bfloat16, H: float16, S: float32 inside float64 code. A capital: rounding to the "
@@ -66,13 +66,12 @@ def _totals(power: NarrowPower) -> list[list[str]]:
 
 def _markdown(power: NarrowPower) -> str:
     state = "every rounding that a dtype can show is rejected" if power.sound else "NOT SOUND"
-    about = f"suite {clean(power.suite)} {clean(power.suite_version)}, seed {power.seed}"
     lines = [
         "# Code that computes in a narrower type",
         "",
         f"**gradcheck power --narrow: {state}**",
         "",
-        f"{escape(about)}. Written by `gradcheck power --narrow -o reports/narrow.md`.",
+        f"{escape(suite_of(power))}. Written by `gradcheck power --narrow -o reports/narrow.md`.",
         "",
         table(_HEADS, _totals(power)),
         "",
@@ -86,7 +85,7 @@ def _markdown(power: NarrowPower) -> str:
     lines += ["## What no check can see, and why", "", *_reasons(power.outcomes), ""]
     if power.missed:
         lines += ["## Missed", "", *(f"- {escape(_named(one))}" for one in power.missed), ""]
-    return "\n".join([*lines, f"`{summary(power)}`\n"])
+    return page(lines, summary(power))
 
 
 def _by_operator(outcomes: Sequence[Outcome]) -> str:

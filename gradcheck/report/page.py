@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gradcheck.numerics.arrays import Attrs
 from gradcheck.report import outline, run_words
 from gradcheck.results import words
 from gradcheck.results.ci_safe import MARK, inert
@@ -15,7 +16,7 @@ from gradcheck.results.ci_safe import MARK, inert
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.report.rows import Cell
+    from gradcheck.report.outline import Cell
     from gradcheck.results.run import Run, Standing
     from gradcheck.results.verdict import Verdict
 
@@ -139,3 +140,113 @@ def clip(name: str, most: int) -> str:
     """A name cut in the middle: its end often tells it from its neighbour."""
     tail = most // 3
     return name if len(name) <= most else f"{name[: most - 1 - tail]}…{name[-tail:]}"
+
+
+GAP: Final = 2
+"""Columns between two cells."""
+
+
+def wrapped_table(
+    heads: Sequence[str],
+    body: Sequence[Sequence[object]],
+    width: int | None = None,
+    align: Sequence[str] | None = None,
+    spare: Sequence[str] = (),
+) -> str:
+    """A table of at most `width` columns (None: as wide as it is), if its longest words allow.
+
+    The widest cells give way first; names are never broken at their hyphens. What is still too
+    wide loses the columns whose heads are `spare`, the first of them first.
+
+    >>> print(wrapped_table(["name", "what it says"], [["a", "one two three"]], width=16))
+    name  what it
+          says
+    ----  ----------
+    a     one two
+          three
+    """
+    from tabulate import tabulate  # door: most runs print no such table
+
+    rows = [[str(cell) for cell in row] for row in body]
+    text = tabulate(rows, heads, disable_numparse=True, colalign=align, tablefmt="simple")
+    if width is None or _span(text) <= width:
+        return text
+    for name in ("", *spare):
+        kept = [i for i, head in enumerate(heads) if head != name]
+        heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        align = None if align is None else [align[i] for i in kept]
+        text = _tight(heads, rows, width, align)
+        if _span(text) <= width:
+            break
+    return text
+
+
+def _tight(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int, align: Sequence[str] | None
+) -> str:
+    """Wrapped cells, and heads without the room that tabulate leaves behind them."""
+    limits = _limits([heads, *rows], width)
+    wrapped = [
+        [_wrapped(cell, limit) for cell, limit in zip(row, limits, strict=True)]
+        for row in (heads, *rows)
+    ]
+    from tabulate import tabulate
+
+    height = max(cell.count("\n") for cell in wrapped[0]) + 1
+    text = tabulate(wrapped, disable_numparse=True, colalign=align, tablefmt="plain")
+    lines = [line.rstrip() for line in text.splitlines()]
+    rule = (" " * GAP).join("-" * limit for limit in limits)
+    return "\n".join([*lines[:height], rule, *lines[height:]])
+
+
+def _limits(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The columns that each cell may have."""
+    columns = list(zip(*rows, strict=True))
+    limits = [max(map(len, column)) for column in columns]
+    least = [max(len(word) for cell in column for word in cell.split(" ")) for column in columns]
+    while sum(limits) + GAP * (len(limits) - 1) > width:
+        shrinkable = [i for i, limit in enumerate(limits) if limit > least[i]]
+        if not shrinkable:
+            break
+        limits[max(shrinkable, key=limits.__getitem__)] -= 1
+    return limits
+
+
+def _wrapped(cell: str, limit: int) -> str:
+    return textwrap.fill(cell, max(limit, 1), break_long_words=False, break_on_hyphens=False)
+
+
+def _span(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+WIDTH: Final = 96
+
+
+def section(title: str, entries: Sequence[tuple[str, str]], width: int = WIDTH) -> str:
+    """A title and its entries, the texts in one column, or below where that is too narrow."""
+    column = max(len(name) for name, _ in entries) + 4
+    lines = [title]
+    for name, text in entries:
+        lead, indent = f"  {name}".ljust(column), " " * column
+        if column > width // 2:
+            lines += [f"  {name}"] if text else []
+            lead = indent = "      " if text else f"  {name}"
+        lines += wrapped(text, width, lead, indent) or [lead.rstrip()]
+    return "\n".join(lines)
+
+
+def wrapped(text: str, width: int, lead: str = "", indent: str = "") -> list[str]:
+    """Lines of at most `width` columns; names are not broken at their hyphens."""
+    return textwrap.wrap(
+        text, width, initial_indent=lead, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def attributes(attrs: Attrs) -> str:
+    """Attributes as in a call.
+
+    >>> attributes({"axis": -1, "mode": "sum"})
+    "axis=-1, mode='sum'"
+    """
+    return ", ".join(f"{name}={value!r}" for name, value in attrs.items())

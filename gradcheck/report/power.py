@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from tabulate import tabulate
 
 from gradcheck.report.marked import code, escape, table
-from gradcheck.report.wrapped_table import wrapped_table
+from gradcheck.report.page import wrapped_table
+from gradcheck.report.power_page import bullets, facts, filled, page
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
     from gradcheck.power.operators import Power, Score, Trial
 
-FORMATS: Final = ("terminal", "markdown", "json")
 SMALL: Final = 3
 """Operators whose matrices a short report shows."""
 LISTED: Final = 40
@@ -59,7 +58,6 @@ def summary(power: Power) -> str:
 
 
 def _families(power: Power) -> list[list[str]]:
-    """One row per family, and their sum."""
     groups: dict[str, list[Score]] = {}
     for found in power.scores:
         groups.setdefault(found.family, []).append(found)
@@ -85,7 +83,6 @@ def _row(name: str, scores: Sequence[Score]) -> list[str]:
 
 
 def _problems(power: Power) -> Iterator[str]:
-    """What is not as it should be, and what to do about it; one line each."""
     yield from power.troubles
     for found in power.scores:
         yield from found.troubles
@@ -147,14 +144,6 @@ def _matrix(
 # ── the formats ──────────────────────────────────────────────────────────────────────────────
 
 
-def _facts(power: Power) -> str:
-    part = "" if power.part.of == 1 else f", part {power.part.number} of {power.part.of}"
-    return (
-        f"gradcheck {clean(power.version)}, suite {clean(power.suite)} "
-        f"{clean(power.suite_version)}, {', '.join(power.dtypes)}, seed {power.seed}{part}"
-    )
-
-
 def _state(power: Power) -> str:
     if power.sound:
         return "every wrong answer is rejected"
@@ -165,7 +154,7 @@ def _state(power: Power) -> str:
 
 
 def _terminal(power: Power, width: int, short: bool) -> str:
-    blocks = [_filled(_facts(power), width)]
+    blocks = [filled(facts(power, power.dtypes), width)]
     if not short or len(power.scores) <= SMALL:
         blocks += [_narrow(found, width) for found in power.scores]
     blocks.append(wrapped_table(HEADS, _families(power), width, spare=("equivalent",)))
@@ -174,7 +163,7 @@ def _terminal(power: Power, width: int, short: bool) -> str:
         more = plural(len(problems) - LISTED, "more problem")
         problems[LISTED:] = [f"… and {more}; write them all into a file with -o"]
     if problems:
-        blocks.append("\n".join(_filled(problem, width) for problem in problems))
+        blocks.append("\n".join(filled(problem, width) for problem in problems))
     if not (power.sound or problems) or not power.complete:
         blocks.append(_state(power))
     return "\n\n".join([*blocks, summary(power)]) + "\n"
@@ -192,17 +181,12 @@ def _narrow(found: Score, width: int) -> str:
         f"  {i:>2}  {case} ({found.sizes[case]}): {rejected} of {tried}"
         for i, (case, (rejected, tried)) in enumerate(found.certificates.items(), 1)
     ]
-    lines = [_filled(f"{found.op}: {LEGEND}", width), table] if rows else [f"{found.op}:"]
+    lines = [filled(f"{found.op}: {LEGEND}", width), table] if rows else [f"{found.op}:"]
     if routine:
         text = f"{plural(len(routine), 'impostor')} rejected in every case: {_kinds(routine)}"
-        lines.append(_filled(text, width))
-    lines += [_filled(line, width) for line in _narrowed(found)]
+        lines.append(filled(text, width))
+    lines += [filled(line, width) for line in _narrowed(found)]
     return "\n".join([*lines, "cases (elements): wrong answers rejected", *names])
-
-
-def _filled(text: str, width: int) -> str:
-    """Lines that break at blanks: a name is looked for as it is written."""
-    return textwrap.fill(text, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _told(found: Score) -> tuple[list[Trial], list[Trial]]:
@@ -244,18 +228,17 @@ def _kinds(trials: Sequence[Trial]) -> str:
 
 
 def _markdown(power: Power) -> str:
-    lines = [f"**gradcheck power: {_state(power)}**", "", escape(_facts(power)), ""]
+    lines = [f"**gradcheck power: {_state(power)}**", "", escape(facts(power, power.dtypes)), ""]
     rows = [[escape(name), *rest] for name, *rest in _families(power)]
     lines += [table(HEADS, rows), ""]
-    problems = [f"- {escape(clean(problem))}" for problem in _problems(power)]
-    lines += [*problems, ""] if problems else []
+    lines += bullets(_problems(power))
     for title, heads, cells in _overviews(power):
         lines += [title, "", table(heads, cells), ""] if cells else []
     if power.scores:
         lines += [f"In matrices, a letter per case: {MARKS_SAY}.", ""]
     for found in power.scores:
         lines += [*_details(found), ""]
-    return "\n".join([*lines, f"`{summary(power)}`\n"])
+    return page(lines, summary(power))
 
 
 def _overviews(power: Power) -> Iterator[tuple[str, tuple[str, ...], list[list[str]]]]:

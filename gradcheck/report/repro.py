@@ -49,10 +49,7 @@ def render(shown: Shown, *, color: bool = False, width: int = 100) -> str:
 
 
 class _Page(Page):
-    """The sections of the text."""
-
     def point(self, shown: Shown) -> list[str]:
-        """The case: what it is there to find, attributes, primals."""
         case, hashes = shown.case, [result.case.hash for result in shown.run.results]
         mark = f"#{hashes[0]}" if any(hashes) else ""
         lines = [words.clean(f"{case.name}/{shown.dtype}{mark}")]
@@ -69,7 +66,6 @@ class _Page(Page):
         return lines
 
     def array(self, name: str, values: Any) -> list[str]:
-        """An array by its name, whole where it is small."""
         size, shape = int(values.size), words.position(values.shape)
         if size > MOST:
             return self.wrap(f"{name}{shape}: {size:,} elements", "  ", "    ")
@@ -100,7 +96,6 @@ class _Page(Page):
         return [*lines, *self.smallest(found)]
 
     def evidence(self, result: CaseResult) -> list[str]:
-        """Where the error is, and why no difference is to blame."""
         lines = []
         for said, *drawn in ascii_plots.of(result.finding, self.width - INSET):
             lines += self.wrap(said, "  ", "    ")

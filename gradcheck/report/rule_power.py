@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tabulate import tabulate
 
-from gradcheck.report.marked import code, escape
+from gradcheck.report.marked import code, escape, table
+from gradcheck.report.power_page import bullets, listed, page, suite_of
 from gradcheck.results.words import clean
 
 if TYPE_CHECKING:
     from gradcheck.power.rule import Kills, RulePower
 
-FORMATS: Final = ("terminal", "markdown", "json")
 HEADS: Final = ("rule", "wrong update", "to be caught by", "rejected in", "what is wrong")
 
 
@@ -21,14 +21,13 @@ def render(power: RulePower, format: str) -> str:
     """The attack in one of `FORMATS`, ending in a newline."""
     if format == "json":
         return json.dumps(_plain(power), indent=2) + "\n"
-    problems = [clean(line) for line in _problems(power)]
     if format == "markdown":
-        return _markdown(power, problems)
-    table = tabulate(
+        return _markdown(power)
+    text = tabulate(
         [_row(found)[:4] for found in power.kills], HEADS[:4], disable_numparse=True,
         tablefmt="simple",
     )  # fmt: skip
-    return "\n\n".join([table, *(["\n".join(problems)] if problems else []), summary(power)]) + "\n"
+    return listed(text, _problems(power), summary(power))
 
 
 def summary(power: RulePower) -> str:
@@ -59,17 +58,12 @@ def _problems(power: RulePower) -> list[str]:
     return lines
 
 
-def _markdown(power: RulePower, problems: list[str]) -> str:
+def _markdown(power: RulePower) -> str:
     state = "every wrong update is rejected" if power.sound else "NOT SOUND"
-    lines = [f"**gradcheck power --rule: {state}**", ""]
-    suite = escape(f"suite {clean(power.suite)} {clean(power.suite_version)}, seed {power.seed}")
-    lines += [suite, "", f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
-    for found in power.kills:
-        row = _row(found)
-        cells = [*(code(cell) for cell in row[:3]), escape(row[3]), escape(row[4])]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *(f"- {escape(line)}" for line in problems), *([""] if problems else [])]
-    return "\n".join([*lines, f"`{summary(power)}`\n"])
+    rows = [[*map(code, row[:3]), *map(escape, row[3:])] for row in map(_row, power.kills)]
+    lines = [f"**gradcheck power --rule: {state}**", "", escape(suite_of(power)), ""]
+    lines += [table(HEADS, rows), "", *bullets(_problems(power))]
+    return page(lines, summary(power))
 
 
 def _plain(power: RulePower) -> dict[str, Any]:

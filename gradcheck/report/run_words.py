@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gradcheck.results.expectation import Known
-from gradcheck.results.verdict import Verdict
+from gradcheck.report.outline import unique
+from gradcheck.results import words
+from gradcheck.results.case_result import CaseResult, Kind
+from gradcheck.results.finding import Part
+from gradcheck.results.run import Header, Run
+from gradcheck.results.verdict import Known, Verdict, worst
 from gradcheck.results.words import clean, plural, tone
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gradcheck.results.run import Header, Run
 
 LONGEST_VERSION: Final = 100
 """Characters of what an implementation says that it is."""
@@ -118,7 +120,6 @@ def versions(run: Run) -> list[tuple[str, str]]:
 
 
 def _called(header: Header) -> Iterator[str]:
-    """Each implementation, and what it says that it is."""
     for name in header.implementations:
         said = header.versions.get(name, "")
         yield clean(f"{name} ({said[:LONGEST_VERSION]})" if said else name)
@@ -134,3 +135,211 @@ def rejected(found: Rejected) -> str:
     if found.tolerated:
         text += f"; {plural(found.tolerated, 'rounding')} to a narrower type within the tolerance"
     return clean(text)
+
+
+NAMED: Final = 8
+"""Operators that are named, of those that were not checked for the same reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What was not checked for one and the same reason."""
+
+    verdict: Verdict
+    reason: str
+    ops: tuple[str, ...]
+    count: int
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The first of the operators."""
+        return self.ops[:NAMED]
+
+    @property
+    def others(self) -> str:
+        """How many are not named: ", … and 12 more", or nothing."""
+        more = len(self.ops) - NAMED
+        return f", … and {more:,} more" if more > 0 else ""
+
+
+def gaps(run: Run) -> list[Gap]:
+    """What was not checked, one entry per verdict and reason.
+
+    What an implementation says nothing about has one reason, however it is worded per operator.
+    """
+    found: dict[tuple[Verdict, str, str], list[CaseResult]] = {}
+    unasked: dict[str, list[CaseResult]] = {}
+    for result in run.results:
+        if result.finding.part is Part.CONTRACT and not result.finding.verdict.checked:
+            unasked.setdefault(result.finding.reason, []).append(result)
+        elif not result.finding.verdict.checked:
+            unbound = result.finding.verdict is Verdict.UNBOUND
+            silent, reason = (
+                (result.case.implementation, "") if unbound else ("", result.finding.reason)
+            )
+            found.setdefault((result.finding.verdict, silent, reason), []).append(result)
+    gaps = [
+        Gap(
+            verdict=verdict,
+            reason=f"{silent} says nothing about {_them(results)}" if silent else reason,
+            ops=unique(r.case.op for r in results),
+            count=len(results),
+        )
+        for (verdict, silent, reason), results in found.items()
+    ]
+    return [*gaps, *([_unasked(unasked)] if unasked else [])]
+
+
+def _unasked(found: Mapping[str, Sequence[CaseResult]]) -> Gap:
+    """The properties of contracts that could not be asked, all in one: they say little."""
+    results = [result for of_one in found.values() for result in of_one]
+    reasons = (f"{reason} ({', '.join(unique(r.finding.name for r in of_one))})"
+               for reason, of_one in found.items())  # fmt: skip
+    return Gap(
+        verdict=Verdict.SKIP,
+        reason=f"properties that cannot be asked: {'; '.join(reasons)}",
+        ops=unique(r.case.op for r in results),
+        count=len(results),
+    )
+
+
+def _them(results: list[CaseResult]) -> str:
+    return "them" if len({r.case.op for r in results}) > 1 else "it"
+
+
+def talkers(run: Run) -> list[tuple[CaseResult, int]]:
+    """What printed although nothing failed there: one result per dialect, and of how many.
+
+    Noise is no failure, but its author may not know of it. What a failure printed stands with it.
+    """
+    found: dict[tuple[str, Kind, str, str], list[CaseResult]] = {}
+    for r in run.results:
+        if r.finding.printed.strip():
+            found.setdefault(
+                (r.case.implementation, r.case.kind, r.case.op, r.case.dialect), []
+            ).append(r)
+    calm = [rs for rs in found.values() if all(r.finding.verdict.expected for r in rs)]
+    return [(results[0], len(results)) for results in calm]
+
+
+def slacks(run: Run) -> list[tuple[str, str]]:
+    """Who needed a wider bound, "op" or "implementation: op", in how many results, and why."""
+    several = len({r.case.implementation for r in run.results}) > 1
+    found = Counter(
+        (f"{r.case.implementation}: {r.case.op}" if several else r.case.op, r.finding.slack)
+        for r in run.results
+        if r.finding.slack
+    )
+    return [(name, f"{plural(count, 'result')} {slack}") for (name, slack), count in found.items()]
+
+
+def conventions(run: Run) -> list[tuple[str, tuple[str, ...]]]:
+    """Whose conventions were found on kinks: "op" or "implementation: op", and what was found."""
+    several = len({r.case.implementation for r in run.results}) > 1
+    found: dict[str, list[str]] = {}
+    for result in run.results:
+        if result.finding.conventions:
+            name = f"{result.case.implementation}: {result.case.op}" if several else result.case.op
+            found.setdefault(name, []).extend(result.finding.conventions)
+    return [(name, unique(texts)) for name, texts in found.items()]
+
+
+def curves(run: Run) -> list[tuple[str, int, CaseResult]]:
+    """Per dtype, how many Taylor curves there are, and the one that misses the largest part."""
+    found: dict[str, list[tuple[float, CaseResult]]] = {}
+    for result in run.results:
+        if result.finding.taylor is not None:
+            found.setdefault(result.case.dtype, []).append((result.finding.taylor.share, result))
+    return [
+        (dtype, len(pairs), max(pairs, key=lambda pair: (math.isfinite(pair[0]), pair[0]))[1])
+        for dtype, pairs in found.items()
+    ]
+
+
+def certificate(run: Run) -> Rejected | None:
+    """The certificates of all results together; None if there are none."""
+    certified = [
+        (r, r.finding.certificate) for r in run.results if r.finding.certificate is not None
+    ]
+    if not certified:
+        return None
+    blind: dict[str, list[CaseResult]] = {}
+    for result, found in certified:
+        for name in found.blind:
+            blind.setdefault(name, []).append(result)
+    return Rejected(
+        rejected=sum(len(found.rejected) for _, found in certified),
+        tried=sum(found.tried for _, found in certified),
+        tolerated=sum(len(found.tolerated) for _, found in certified),
+        blind=tuple(
+            (name, len(results), f"{results[0].case.name}/{results[0].finding.name}")
+            for name, results in sorted(blind.items(), key=lambda item: -len(item[1]))
+        ),
+    )
+
+
+REFERENCE: Final = "reference"
+"""Whose code needs no loading."""
+ANSWERS: Final = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
+"""What is said of a gradient that was given, right or wrong."""
+UNASKED: Final = (Verdict.UNBOUND, Verdict.SKIP)
+"""What is said where nobody was asked."""
+GIVEN: Final = (Part.GRADIENT, Part.STAGE, Part.UPDATE)
+"""What is asked for first; a property is asked of those who answer."""
+FORWARD: Final = "forward"
+MAX_SILENT_OPS: Final = 3
+"""That did not answer."""
+NOUNS: Final = {Kind.OPERATOR: "operator", Kind.MODEL: "model", Kind.RULE: "update rule"}
+
+
+def load_summary(run: Run) -> list[str]:
+    """A line for each implementation that was loaded; none for the reference.
+
+    "loaded mykernels 1.2: 3 operators, float32; 3 of 3 answered": the operators of the selection
+    that it has, the dtypes in which one of them was judged, and how many gave a gradient, right or
+    wrong, at least once. It is counted in what was judged: nothing is called for it.
+    """
+    others = [name for name in run.header.implementations if name != REFERENCE]
+    results: dict[str, list[CaseResult]] = {name: [] for name in others}
+    for result in run.results:
+        if result.case.implementation in results:
+            results[result.case.implementation].append(result)
+    return [_told(run, name, found) for name, found in results.items() if found]
+
+
+def _told(run: Run, name: str, results: Sequence[CaseResult]) -> str:
+    asked: dict[tuple[Kind, str], list[CaseResult]] = {}
+    for result in results:
+        if result.finding.verdict not in UNASKED and result.finding.part in GIVEN:
+            asked.setdefault((result.case.kind, result.case.op), []).append(result)
+    called = run.header.versions.get(name, "") or name
+    loaded = f"loaded {words.clean(called)}"
+    if not asked:
+        return f"{loaded}: it has nothing of this selection"
+    dtypes = {r.case.dtype for found in asked.values() for r in found if r.finding.verdict.checked}
+    shown = [dtype for dtype in run.header.dtypes if dtype in dtypes]
+    silent = {key: found for key, found in asked.items() if not any(map(_answers, found))}
+    parts = ", ".join([*_counted(asked), *map(words.clean, shown)])
+    text = f"{loaded}: {parts}; {len(asked) - len(silent):,} of {len(asked):,} answered"
+    return f"{text} (not {_named(silent)})" if silent else text
+
+
+def _answers(result: CaseResult) -> bool:
+    """Whether it holds a gradient of the code judged."""
+    return result.finding.verdict in ANSWERS and result.finding.name != FORWARD
+
+
+def _counted(asked: dict[tuple[Kind, str], list[CaseResult]]) -> Iterator[str]:
+    for kind, noun in NOUNS.items():
+        count = sum(of is kind for of, _ in asked)
+        if count:
+            yield words.plural(count, noun)
+
+
+def _named(silent: dict[tuple[Kind, str], list[CaseResult]]) -> str:
+    few = [
+        f"{words.clean(op)}: {words.word(worst(r.finding.verdict for r in found))}"
+        for (_, op), found in [*silent.items()][:MAX_SILENT_OPS]
+    ]
+    more = len(silent) - len(few)
+    return ", ".join([*few, *([f"and {more:,} more"] if more else [])])

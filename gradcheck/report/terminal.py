@@ -1,20 +1,23 @@
-"""The terminal report: header, one table per implementation, failures, the line for scripts."""
+"""The formats that are plain text: tables and failures in full, or a line per failing gradient."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import notices, outline, run_words
-from gradcheck.report.page import Page, clip, grid, whole
+from gradcheck.report import outline, run_words
+from gradcheck.report.page import Page, clip, ended, grid, whole
 from gradcheck.results import words
 from gradcheck.results.case_result import Kind
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gradcheck.report.failures import Group
+    from gradcheck.report.outline import Row
     from gradcheck.report.page import Page
-    from gradcheck.report.rows import Row
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.run import Run
 
 LONGEST: Final = 250
@@ -79,29 +82,25 @@ LAYOUTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Page(Page):
-    """The sections of a report."""
-
     verbosity: int = 0
 
     @property
     def verbose(self) -> bool:
-        """Whether all is to be shown, however long that is."""
         return self.verbosity > 0
 
     def smoke(self, run: Run) -> list[str]:
-        """How the implementations were loaded."""
         if self.verbosity < 0 or set(run.header.implementations) <= {"reference"}:
             return []
-        return [line for text in notices.load_summary(run) for line in self.wrap(text, "", "  ")]
+        return [line for text in run_words.load_summary(run) for line in self.wrap(text, "", "  ")]
 
     def tables(self, run: Run) -> Iterator[list[str]]:
         """A table per implementation, named where there are several."""
         found = outline.tables(run)
-        named = len({*run.header.implementations, *(t.implementation for t in found)}) > 1
+        named = outline.are_named(run, found)
         for table in found:
             title = self.wrap(words.clean(table.implementation)) if named else []
             if self.verbose:
-                from gradcheck.report.rows import spread
+                from gradcheck.report.outline import spread
 
                 cases = spread(run, table.rows)
                 rows = tuple(row for _, row in cases)
@@ -179,24 +178,23 @@ class _Page(Page):
     def soundness(self, run: Run) -> list[str]:
         """What would have been rejected, whose bounds are wider, whose conventions were found."""
         lines = []
-        found = notices.certificate(run)
+        found = run_words.certificate(run)
         if found is not None:
             lines += self.wrap(run_words.rejected(found), "certificate: ", "  ")
-        if curves := notices.curves(run):
-            from gradcheck.report import remainder  # deferred: only projections have curves
+        if curves := run_words.curves(run):
+            from gradcheck.report import plots  # door: only projections have curves
 
             for of_dtype in curves:
-                lines += self.wrap(remainder.curves(*of_dtype), "taylor: ", "  ")
-        for name, text in notices.slacks(run):
+                lines += self.wrap(plots.taylor_curves(*of_dtype), "taylor: ", "  ")
+        for name, text in run_words.slacks(run):
             lines += self.wrap(words.clean(f"{name}, {text}"), "wider bound: ", "  ")
-        for name, texts in notices.conventions(run):
+        for name, texts in run_words.conventions(run):
             lines += self.wrap(words.clean(f"{name}, {'; '.join(texts)}"), "convention: ", "  ")
         return lines
 
     def gaps(self, run: Run) -> list[str]:
-        """What was not checked, one paragraph per reason."""
         lines = []
-        for gap in notices.gaps(run):
+        for gap in run_words.gaps(run):
             ops = ", ".join(map(words.clean, gap.named))
             text = f"{words.plural(gap.count, 'result')} of {ops}{gap.others}"
             if gap.reason:
@@ -205,9 +203,8 @@ class _Page(Page):
         return lines
 
     def noise(self, run: Run) -> list[str]:
-        """What was printed where all went well."""
         lines = []
-        for result, count in notices.talkers(run):
+        for result, count in run_words.talkers(run):
             where = words.clean(f"{result.case.op}/{result.case.dialect}")
             text = f"in {words.plural(count, 'result')}, as in {words.case(result)}"
             lines += self.wrap(text, f"{where} printed ", "  ")
@@ -215,15 +212,13 @@ class _Page(Page):
         return lines
 
     def failures(self, run: Run) -> list[str]:
-        """What fails, as far as there is room for it."""
         if not any(map(run.fails, run.results)):
             return []
-        from gradcheck.report import failures  # deferred: most runs pass
+        from gradcheck.report import failures  # deferred:mostrunspass
 
         return failures.on_terminal(self, run, everything=self.verbose)
 
     def baseline(self, run: Run) -> list[str]:
-        """What a baseline makes of the run, and each line of it to correct."""
         return [line for text in run_words.baseline(run) for line in self.wrap(text, "", "  ")]
 
     def troubles(self, run: Run) -> list[str]:
@@ -236,3 +231,58 @@ class _Page(Page):
         if not run.footer.checked:
             lines += self.wrap("nothing was checked")
         return lines
+
+
+def concise(run: Run, *, verbosity: int = 0) -> str:
+    """The run in lines made for `grep`: what fails, what closes the gate, and `run.summary`.
+
+    Of each gradient the worst result is shown, and how many more there are; of a `verbosity` above
+    0, each has a line of its own.
+    """
+    return ended("".join(f"{line}\n" for line in _concise_lines(run, verbosity)), run.summary)
+
+
+def _concise_lines(run: Run, verbosity: int) -> Iterator[str]:
+    if any(map(run.fails, run.results)):
+        from gradcheck.report import failures  # deferred:mostrunspass
+
+        named = len({r.case.implementation for r in run.results}) > 1
+        for group in failures.groups(run):
+            if verbosity > 0:
+                yield from (_concise_line(result, named) for result in group.results)
+            else:
+                yield _concise_line(group.results[0], named) + _others(group)
+    yield from run_words.baseline(run)
+    yield from run_words.unmet(run)
+    yield from (f"problem: {words.clean(trouble)}" for trouble in run.troubles)
+    if not run.complete:
+        yield f"incomplete: {run_words.incomplete(run)}"
+    if not run.footer.checked:
+        yield "nothing was checked"
+
+
+def _concise_line(result: CaseResult, named: bool) -> str:
+    """`operator/dialect/sample/dtype:output VERDICT error > bound — why`.
+
+    What stands before the verdict is what `gradcheck repro` takes, where that takes it.
+    """
+    from gradcheck.report import failure_text
+
+    own = result.finding.part is Part.GRADIENT
+    output = (
+        words.clean(result.finding.name)
+        if own
+        else words.subject(result.finding.name, result.finding.part)
+    )
+    parts = [f"{words.case(result)}:{output}", words.word(result.finding.verdict)]
+    if result.finding.top is not None and failure_text.is_known(result.finding.top):
+        parts.append(words.comparison(result.finding.top))
+    if named:
+        parts.append(f"({words.clean(result.case.implementation)})")
+    said = failure_text.alone(result).lead
+    return " ".join([*parts, *(["—", said] if said else [])])
+
+
+def _others(group: Group) -> str:
+    more = len(group.results) - 1
+    return f" (and {more:,} more)" if more else ""

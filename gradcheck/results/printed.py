@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gradcheck.results import words
-
-if TYPE_CHECKING:
-    from gradcheck.results.case_result import CaseResult
+from gradcheck.results.case_result import CaseResult
 
 LINES: Final = 20
 """Lines that are shown: half of them the first, which often say why it died, half the last."""
@@ -82,7 +80,6 @@ def _begin(text: str) -> str:
 
 
 def _end(text: str) -> str:
-    """As much of its end."""
     tail = text[-HALF:]
     while (excess := _length(_printable(tail)) - HALF) > 0:
         tail = tail[excess // WIDEST + 1 :]

@@ -12,8 +12,7 @@ from typing import Final
 
 from gradcheck.results import required
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.expectation import Breach, Expected, Gate, Known
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Breach, Expected, Gate, Known, Verdict
 
 SCHEMA: Final = 1
 AT_FIRST: Final = "stopped at the first failure (-x)"
@@ -163,7 +162,6 @@ class Run:
         )
 
     def _gated(self) -> list[str]:
-        """What the baseline adds to the last line."""
         if self.gate is None:
             return []
         words = [f"{known.value}={self.gate.count(known)}" for known in Known]

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.results.case_result import Kind
 from gradcheck.results.ci_safe import apart, inert
-from gradcheck.results.expectation import Known
 from gradcheck.results.finding import Part
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Known, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

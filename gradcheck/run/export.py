@@ -13,7 +13,7 @@ from gradcheck.implementations.protocol.answers import Exported, Index, Layout
 from gradcheck.implementations.protocol.message import Request
 from gradcheck.implementations.protocol.program import vjp_request
 from gradcheck.judge.operator import CaseTruth, Unsuitable
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.spec.selection import LOW
 from gradcheck.spec.suite import Case, Suite
 

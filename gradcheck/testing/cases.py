@@ -17,8 +17,8 @@ from gradcheck.errors import UnknownNameError, Unsupported, UsageError
 from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.python import ROLES, bound_operator, differentiated
 from gradcheck.implementations.user_functions import entry_of, method, source_of
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.case_result import CaseId, CaseResult
 from gradcheck.results.words import clean, word
 from gradcheck.run.judge_case import judge

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from gradcheck.report import failure_text
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.expectation import Problem
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Problem, Verdict
 
 
 class CheckFailed(AssertionError):  # noqa: N818  a check has

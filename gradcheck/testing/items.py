@@ -16,10 +16,10 @@ import pytest
 
 from gradcheck.results import words
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.expectation import Breach, Known
 from gradcheck.results.run import Header, Run
 from gradcheck.results.stored.plain import dumped, result_dict
 from gradcheck.results.stored.read import result_of
+from gradcheck.results.verdict import Breach, Known
 from gradcheck.spec.model import ModelSpec
 from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.rule import RuleSpec

@@ -18,8 +18,8 @@ from gradcheck.testing import BASELINE, CARRIED
 if TYPE_CHECKING:
     from gradcheck.cli.reports import Target
     from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.expectation import Gate, Problem
     from gradcheck.results.run import Run
+    from gradcheck.results.verdict import Gate, Problem
     from gradcheck.testing.session import Session
 
 FLAG: Final = "--gradcheck-report"
@@ -90,7 +90,7 @@ class ResultCollector:
 
     def _to_correct(self, gate: Gate, by_name: Sequence[Problem]) -> Iterator[str]:
         """Lines of the baseline to correct, each once."""
-        from gradcheck.results.expectation import Breach
+        from gradcheck.results.verdict import Breach
 
         problems = [p for p in gate.problems if p.breach is not Breach.UNLISTED]
         shown = [p for p in problems if self._whole or p not in by_name]
@@ -138,8 +138,7 @@ def with_own(run: Run | None, own: Sequence[CaseResult], stopped: str = "") -> R
 
 def counted(run: Run | None, own: Sequence[CaseResult], baseline: str) -> str:
     """The counts of a session, and the classes of its failures."""
-    from gradcheck.results.expectation import Known
-    from gradcheck.results.verdict import Verdict
+    from gradcheck.results.verdict import Known, Verdict
     from gradcheck.results.words import clean, plural
     from gradcheck.spec.defect import UNKNOWN
 

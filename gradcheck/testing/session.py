@@ -19,15 +19,15 @@ from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.implementations.bound import Implementation, bind
 from gradcheck.implementations.checked_call import bound_by
 from gradcheck.implementations.returned import Broken
-from gradcheck.results.baseline import clock
+from gradcheck.results.baseline import entry
 from gradcheck.results.baseline.apply import applied
 from gradcheck.results.baseline.entry import Baseline
 from gradcheck.results.baseline.file import read
 from gradcheck.results.baseline.match import Scope, matcher
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.expectation import Problem
 from gradcheck.results.required import asked, matching, refuse_left_out
 from gradcheck.results.run import Header, Run
+from gradcheck.results.verdict import Problem
 from gradcheck.run.execute import header_of
 from gradcheck.run.judge_case import judge, why_of
 from gradcheck.run.options import OPTIONS
@@ -160,7 +160,7 @@ class Session:
             baseline = replace(baseline, entries=tuple(about))
             scope = Scope(Suite("nothing", "0", ()), (), names)
         scope = scope or Scope.of(self.suite, baseline, run)
-        return applied(run, baseline, scope, clock.today())
+        return applied(run, baseline, scope, entry.today())
 
     def _option(self, name: str) -> Any:
         return self._config.getoption(f"gradcheck_{name}")

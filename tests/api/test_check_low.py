@@ -1,6 +1,5 @@
 """`check` in float16 and bfloat16: what careful kernels do passes, what loses more does not."""
 
-import math
 from functools import wraps
 
 import ml_dtypes
@@ -9,6 +8,19 @@ import pytest
 
 from gradcheck import Slack, check
 from gradcheck.errors import UsageError
+from tests.functions import (
+    attention,
+    attention_vjp,
+    gelu,
+    gelu_vjp,
+    layer_norm,
+    layer_norm_vjp,
+    logsumexp,
+    rms_norm,
+    rms_norm_vjp,
+    softmax,
+    softmax_vjp,
+)
 
 LOW = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
 IDS = ["float16", "bfloat16"]
@@ -29,64 +41,9 @@ def careful(function):
     return kernel
 
 
-def softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def softmax_vjp(ct, x):
-    y = softmax(x)
-    return y * (ct - (ct * y).sum(-1, keepdims=True))
-
-
-def layer_norm(x, w, b):
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * w + b
-
-
-def layer_norm_vjp(ct, x, w, b):
-    centred = x - x.mean(-1, keepdims=True)
-    r = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
-    n, g = centred * r, ct * w
-    dx = r * (g - g.mean(-1, keepdims=True) - n * (g * n).mean(-1, keepdims=True))
-    return dx, (ct * n).sum(0), ct.sum(0)
-
-
-def rms_norm(x, w):
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w
-
-
-def rms_norm_vjp(ct, x, w):
-    r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
-    g = ct * w
-    return r * g - x * r**3 * (g * x).mean(-1, keepdims=True), (ct * x * r).sum(0)
-
-
-ROOT = math.sqrt(2 / math.pi)
-
-
-def gelu(x):
-    return 0.5 * x * (1 + np.tanh(ROOT * (x + 0.044715 * x**3)))
-
-
-def gelu_vjp(ct, x):
-    t = np.tanh(ROOT * (x + 0.044715 * x**3))
-    return ct * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * ROOT * (1 + 3 * 0.044715 * x * x))
-
-
 def silu_vjp(ct, x):
     s = 1 / (1 + np.exp(-x))
     return ct * s * (1 + x * (1 - s))
-
-
-def attention(q, k, v):
-    return softmax(q @ k.T / 2) @ v
-
-
-def attention_vjp(ct, q, k, v):
-    p = softmax(q @ k.T / 2)
-    ds = softmax_vjp(ct @ v.T, q @ k.T / 2) / 2
-    return ds @ k, ds.T @ q, p.T @ ct
 
 
 TARGETS = np.arange(6) % 5
@@ -114,11 +71,6 @@ def conv1d_vjp(ct, x, w):
         dx[:, k : k + ct.shape[1]] += ct * w[k]
         dw[k] = (ct * x[:, k : k + ct.shape[1]]).sum()
     return dx, dw
-
-
-def logsumexp(x):
-    top = x.max(-1, keepdims=True)
-    return (np.log(np.exp(x - top).sum(-1, keepdims=True)) + top)[..., 0]
 
 
 OPERATORS = {
@@ -180,7 +132,7 @@ def zero_row(gradient):
     return out
 
 
-@pytest.mark.slow(keep=9)
+@pytest.mark.slow(keep=9, rest=19)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize(
@@ -193,7 +145,7 @@ def test_wrong_gradients_fail(name, kind, change):
     assert found.verdict.value == "fail", str(found)
 
 
-@pytest.mark.slow(keep=9)
+@pytest.mark.slow(keep=9, rest=19)
 @pytest.mark.parametrize("kind", LOW, ids=IDS)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("change", [lambda g: 1.02 * g, one_element], ids=["2%", "one element"])

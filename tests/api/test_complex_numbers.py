@@ -51,7 +51,7 @@ def vjp_of(name, system, change=None):
 # ── right and wrong ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=13)
+@pytest.mark.slow(keep=13, rest=20)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_right_gradient_passes_by_its_convention_and_by_none(name):
     at = [*PAIRS].index(name)
@@ -76,7 +76,7 @@ OWN = {"real": ["conjugate", "real part"], "imag": ["imaginary part"]}
 """Changes that leave a gradient as it is: the gradient of the real part is real."""
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=4, rest=6)
 @pytest.mark.parametrize("name", NAMED)
 def test_what_goes_wrong_with_complex_numbers_is_rejected_by_either_convention(name):
     at = NAMED.index(name)

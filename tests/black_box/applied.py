@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .pair import DOUBLE, Pair, at, drawn, uniform
+from .pair import BOTH, DOUBLE, Pair, at, drawn, uniform
 from .smooth import (
     layer_norm,
     layer_norm_vjp,
@@ -246,6 +246,10 @@ def lorentz(v):
     return 1 / np.sqrt(1 - v * v)
 
 
+def lorentz_vjp(ct, v):
+    return ct * v * (1 - v * v) ** -1.5
+
+
 def rigid(w):
     """Rodrigues: the rotation matrix of a vector."""
     t = np.sqrt((w * w).sum())
@@ -305,24 +309,12 @@ def haversine(p, q):
 
 def haversine_vjp(ct, p, q):
     d = np.sin((p - q) / 2) ** 2
-    h = d[:, 0] + np.cos(p[:, 0]) * np.cos(q[:, 0]) * d[:, 1]
+    (a, b), s = (np.cos(p[:, 0]), np.cos(q[:, 0])), np.sin(p - q) / 2
+    h = d[:, 0] + a * b * d[:, 1]
     w = ct / np.sqrt(h * (1 - h))
-    s = np.sin(p - q) / 2
-    gp = np.stack(
-        [
-            w * (s[:, 0] - np.sin(p[:, 0]) * np.cos(q[:, 0]) * d[:, 1]),
-            w * np.cos(p[:, 0]) * np.cos(q[:, 0]) * s[:, 1],
-        ],
-        1,
-    )
-    gq = np.stack(
-        [
-            w * (-s[:, 0] - np.cos(p[:, 0]) * np.sin(q[:, 0]) * d[:, 1]),
-            -w * np.cos(p[:, 0]) * np.cos(q[:, 0]) * s[:, 1],
-        ],
-        1,
-    )
-    return gp, gq
+    along = w * a * b * s[:, 1]
+    gp = np.stack([w * (s[:, 0] - np.sin(p[:, 0]) * b * d[:, 1]), along], 1)
+    return gp, np.stack([w * (-s[:, 0] - a * np.sin(q[:, 0]) * d[:, 1]), -along], 1)
 
 
 def horner(x, c):
@@ -343,6 +335,10 @@ def horner_vjp(ct, x, c):
 
 def compounded(r, n):
     return (1 + r / n) ** n
+
+
+def compounded_vjp(ct, r, n):
+    return ct * np.exp((n - 1) * np.log1p(r / n))
 
 
 def present_value(rate, cash):
@@ -382,8 +378,24 @@ def geometric_mean(x):
     return np.exp(np.log(x).mean())
 
 
+def geometric_mean_vjp(ct, x):
+    return ct * geometric_mean(x) / (x.size * x)
+
+
 def power_mean(x, p):
     return ((x**p).mean()) ** (1 / p)
+
+
+def power_mean_vjp(ct, x, p):
+    return ct * power_mean(x, p) * x ** (p - 1) / (x**p).sum()
+
+
+def cumulative(x):
+    return np.cumsum(x) ** 2
+
+
+def cumulative_vjp(ct, x):
+    return np.cumsum((2 * ct * np.cumsum(x))[::-1])[::-1]
 
 
 def rbf(x, y, s):
@@ -411,10 +423,8 @@ def convolved_vjp(ct, x, k):
 
 def pairs() -> Iterator[Pair]:
     """All of this file."""
-    yield from losses()
-    yield from networks()
-    yield from physics()
-    yield from statistics()
+    for family in (losses, networks, physics, geometry, statistics, finance):
+        yield from family()
 
 
 def losses() -> Iterator[Pair]:
@@ -422,304 +432,126 @@ def losses() -> Iterator[Pair]:
     y = np.array([0, 2, 1, 2])
     for s in (1.0, 10.0, 30.0, 300.0):
         w = f"{s:g}"
-        x = s * drawn(f"logits {s}", 4, 3)
-        yield from at(
-            kind,
-            "cross entropy",
-            cross_entropy,
-            cross_entropy_vjp,
-            {w: (x, y)},
-            dtypes=DOUBLE if s > 10 else ("float64", "float32"),
-            loses=1.0 if s > 29 else 1e-8,
-        )
-        yield from at(
-            kind,
-            "contrastive",
-            contrastive,
-            contrastive_vjp,
-            {w: (drawn(f"ca {s}", 4, 3), drawn(f"cb {s}", 4, 3))},
-            attrs={"t": 1 / s},
-            dtypes=DOUBLE,
-            loses=1e-4 if s > 29 else 1e-8,
-        )
-        yield from at(
-            kind,
-            "student nll",
-            student_nll,
-            student_nll_vjp,
-            {w: (s * drawn(f"st {s}", 5), drawn(f"sm {s}", 5), drawn(f"ss {s}", 5))},
-        )
-        yield from at(
-            kind,
-            "mixture",
-            mixture,
-            mixture_vjp,
-            {w: (s * drawn(f"mx {s}", 4), drawn("mw", 3), s * drawn("mm", 3), drawn("ms", 3))},
-            dtypes=DOUBLE,
-        )
+        point = {w: (s * drawn(f"logits {s}", 4, 3), y)}
+        known = {"dtypes": DOUBLE if s > 10 else BOTH, "loses": 1.0 if s > 29 else 1e-8}
+        yield from at(kind, "cross entropy", cross_entropy, cross_entropy_vjp, point, **known)
+        point = {w: (drawn(f"ca {s}", 4, 3), drawn(f"cb {s}", 4, 3))}
+        known = {"attrs": {"t": 1 / s}, "dtypes": DOUBLE, "loses": 1e-4 if s > 29 else 1e-8}
+        yield from at(kind, "contrastive", contrastive, contrastive_vjp, point, **known)
+        point = {w: (s * drawn(f"st {s}", 5), drawn(f"sm {s}", 5), drawn(f"ss {s}", 5))}
+        yield from at(kind, "student nll", student_nll, student_nll_vjp, point)
+        means = s * drawn(f"mx {s}", 4), drawn("mw", 3), s * drawn("mm", 3), drawn("ms", 3)
+        yield from at(kind, "mixture", mixture, mixture_vjp, {w: means}, dtypes=DOUBLE)
     for s in (1.0, 1e-4, 1e-8):
         w = f"{s:g}"
-        sigma = s * uniform(f"sigma {s}", 0.5, 2, 4)
-        mu = drawn(f"mu {s}", 4)
-        yield from at(
-            kind,
-            "normal nll",
-            normal_nll,
-            normal_nll_vjp,
-            {w: (mu + sigma * drawn(f"nx {s}", 4), mu, sigma)},
-            dtypes=DOUBLE if s < 1e-3 else ("float64", "float32"),
-        )
+        sigma, mu = s * uniform(f"sigma {s}", 0.5, 2, 4), drawn(f"mu {s}", 4)
+        point = {w: (mu + sigma * drawn(f"nx {s}", 4), mu, sigma)}
+        known = {"dtypes": DOUBLE if s < 1e-3 else BOTH}
+        yield from at(kind, "normal nll", normal_nll, normal_nll_vjp, point, **known)
         p, q = (softmax(np.log(1 / s + 1) * drawn(f"{n} {s}", 3, 4)) for n in "pq")
         yield from at(kind, "kl", kl, kl_vjp, {w: (p, q)})
-    yield from at(
-        kind,
-        "focal",
-        focal,
-        focal_vjp,
-        {"ordinary": (drawn("focal", 5), uniform("focal y", 0, 1, 5))},
-    )
-    yield from at(
-        kind,
-        "focal",
-        focal,
-        focal_vjp,
-        {"sure": (12 + drawn("focal s", 5), uniform("focal t", 0, 1, 5))},
-        dtypes=DOUBLE,
-    )
+    point = {"ordinary": (drawn("focal", 5), uniform("focal y", 0, 1, 5))}
+    yield from at(kind, "focal", focal, focal_vjp, point)
+    point = {"sure": (12 + drawn("focal s", 5), uniform("focal t", 0, 1, 5))}
+    yield from at(kind, "focal", focal, focal_vjp, point, dtypes=DOUBLE)
 
 
 def networks() -> Iterator[Pair]:
     kind = "network"
     for n in (2, 10, 40):
-        w, b = drawn(f"deep w {n}", n, 3, 3) / np.sqrt(3), 0.1 * drawn(f"deep b {n}", n, 3)
-        yield from at(
-            kind,
-            "tanh layers",
-            deep,
-            deep_vjp,
-            {f"{n}": (drawn(f"deep x {n}", 2, 3), w, b)},
-            dtypes=DOUBLE if n > 2 else ("float64", "float32"),
-        )
-        yield from at(
-            kind,
-            "exploding layers",
-            deep,
-            deep_vjp,
-            {f"{n}": (drawn(f"deep x {n}", 2, 3), 2.5 * w, b)},
-            dtypes=DOUBLE,
-        )
-        yield from at(
-            kind,
-            "residual layers",
-            residual,
-            residual_vjp,
-            {f"{n}": (drawn(f"res x {n}", 2, 4), drawn(f"res w {n}", n, 4, 4) / 2)},
-            dtypes=DOUBLE if n > 10 else ("float64", "float32"),
-        )
-        yield from at(
-            kind,
-            "recurrent",
-            recurrent,
-            recurrent_vjp,
-            {
-                f"{n}": (
-                    drawn(f"rx {n}", n, 2),
-                    drawn(f"rh {n}", 3),
-                    drawn(f"rw {n}", 3, 2),
-                    drawn(f"ru {n}", 3, 3),
-                )
-            },
-            dtypes=DOUBLE if n > 2 else ("float64", "float32"),
-        )
+        few = {"dtypes": DOUBLE if n > 2 else BOTH}
+        x, b = drawn(f"deep x {n}", 2, 3), 0.1 * drawn(f"deep b {n}", n, 3)
+        w = drawn(f"deep w {n}", n, 3, 3) / np.sqrt(3)
+        yield from at(kind, "tanh layers", deep, deep_vjp, {f"{n}": (x, w, b)}, **few)
+        large = {f"{n}": (x, 2.5 * w, b)}
+        yield from at(kind, "exploding layers", deep, deep_vjp, large, dtypes=DOUBLE)
+        sizes = {"rx": (n, 2), "rh": (3,), "rw": (3, 2), "ru": (3, 3)}
+        point = {f"{n}": tuple(drawn(f"{name} {n}", *size) for name, size in sizes.items())}
+        yield from at(kind, "recurrent", recurrent, recurrent_vjp, point, **few)
+        point = {f"{n}": (drawn(f"res x {n}", 2, 4), drawn(f"res w {n}", n, 4, 4) / 2)}
+        few = {"dtypes": DOUBLE if n > 10 else BOTH}
+        yield from at(kind, "residual layers", residual, residual_vjp, point, **few)
     for s in (1.0, 6.0, 30.0):
-        yield from at(
-            kind,
-            "attention",
-            attention,
-            attention_vjp,
-            {f"{s:g}": (s * drawn("aq", 3, 4), drawn("ak", 5, 4), drawn("av", 5, 4))},
-            dtypes=DOUBLE if s > 1 else ("float64", "float32"),
-            loses=1e-6,
-        )
+        point = {f"{s:g}": (s * drawn("aq", 3, 4), drawn("ak", 5, 4), drawn("av", 5, 4))}
+        known = {"dtypes": DOUBLE if s > 1 else BOTH, "loses": 1e-6}
+        yield from at(kind, "attention", attention, attention_vjp, point, **known)
 
 
 def physics() -> Iterator[Pair]:
     kind = "physics"
     for s in (1.0, 1e-6, 1e9):
-        x = s * drawn(f"bodies {s}", 4, 3)
-        if s == 1.0:
-            yield from at(
-                kind, "gravity", gravity, gravity_vjp, {"1": (x, uniform("mass", 1, 3, 4))}
-            )
-        r = s * uniform(f"lj {s}", 0.9, 2.5, 5)
-        yield from at(
-            kind,
-            "lennard-jones",
-            lennard_jones,
-            lennard_jones_vjp,
-            {f"{s:g}": (r, s * uniform(f"ls {s}", 0.9, 1.1, 5))},
-        )
-        yield from at(
-            kind,
-            "planck",
-            planck,
-            planck_vjp,
-            {f"{s:g}": (s * uniform(f"nu {s}", 0.5, 4, 4), s * uniform(f"temp {s}", 0.5, 2, 4))},
-            loses=1e-7,
-        )
-    yield from at(
-        kind,
-        "gravity",
-        gravity,
-        gravity_vjp,
-        {
-            "two bodies close": (
-                np.array([[0.1, 0.2, 0.3], [0.1 + 1e-7, 0.2, 0.3], [4.0, 1.0, 2.0]]),
-                uniform("m3", 1, 3, 3),
-            )
-        },
-        dtypes=DOUBLE,
-        loses=1e-6,
-    )
-    yield from at(
-        kind,
-        "pendulum",
-        pendulum,
-        pendulum_vjp,
-        {"ordinary": drawn("pend", 2, 3)},
-        attrs={"dt": 0.1},
-    )
-    yield from at(
-        kind,
-        "logistic map",
-        logistic_map,
-        logistic_map_vjp,
-        {"chaotic": (uniform("lm", 0.2, 0.8, 4), uniform("lr", 3.7, 3.99, 4))},
-        dtypes=DOUBLE,
-    )
+        w = f"{s:g}"
+        point = {w: (s * uniform(f"lj {s}", 0.9, 2.5, 5), s * uniform(f"ls {s}", 0.9, 1.1, 5))}
+        yield from at(kind, "lennard-jones", lennard_jones, lennard_jones_vjp, point)
+        point = {w: (s * uniform(f"nu {s}", 0.5, 4, 4), s * uniform(f"temp {s}", 0.5, 2, 4))}
+        yield from at(kind, "planck", planck, planck_vjp, point, loses=1e-7)
+    point = {"1": (drawn("bodies 1.0", 4, 3), uniform("mass", 1, 3, 4))}
+    yield from at(kind, "gravity", gravity, gravity_vjp, point)
+    bodies = np.array([[0.1, 0.2, 0.3], [0.1 + 1e-7, 0.2, 0.3], [4.0, 1.0, 2.0]])
+    point = {"two bodies close": (bodies, uniform("m3", 1, 3, 3))}
+    yield from at(kind, "gravity", gravity, gravity_vjp, point, dtypes=DOUBLE, loses=1e-6)
+    point = {"ordinary": drawn("pend", 2, 3)}
+    yield from at(kind, "pendulum", pendulum, pendulum_vjp, point, attrs={"dt": 0.1})
+    point = {"chaotic": (uniform("lm", 0.2, 0.8, 4), uniform("lr", 3.7, 3.99, 4))}
+    yield from at(kind, "logistic map", logistic_map, logistic_map_vjp, point, dtypes=DOUBLE)
     for d in (1e-2, 1e-8, 1e-13):
-        v = 1 - d * uniform(f"lorentz {d}", 0.5, 2, 4)
-        yield from at(
-            kind,
-            "lorentz factor",
-            lorentz,
-            lambda ct, v: ct * v * (1 - v * v) ** -1.5,
-            {f"{d:g}": v},
-            dtypes=DOUBLE,
-            loses=1e-2 if d < 1e-9 else 1e-6,
-        )
+        point = {f"{d:g}": 1 - d * uniform(f"lorentz {d}", 0.5, 2, 4)}
+        known = {"dtypes": DOUBLE, "loses": 1e-2 if d < 1e-9 else 1e-6}
+        yield from at(kind, "lorentz factor", lorentz, lorentz_vjp, point, **known)
+
+
+def geometry() -> Iterator[Pair]:
     kind = "geometry"
+    few = {"dtypes": DOUBLE}
     for s in (1.0, 1e-3, 1e-7):
-        yield from at(
-            kind,
-            "rotation of a vector",
-            rigid,
-            rigid_vjp,
-            {f"{s:g}": s * drawn(f"rod {s}", 3)},
-            dtypes=DOUBLE,
-            loses=1e-6,
-        )
-        yield from at(
-            kind,
-            "quaternion",
-            quaternion_rotate,
-            quaternion_rotate_vjp,
-            {f"{s:g}": (s * drawn(f"quat {s}", 4), drawn(f"qp {s}", 3, 3))},
-        )
+        w = f"{s:g}"
+        point = {w: s * drawn(f"rod {s}", 3)}
+        yield from at(kind, "rotation of a vector", rigid, rigid_vjp, point, loses=1e-6, **few)
+        point = {w: (s * drawn(f"quat {s}", 4), drawn(f"qp {s}", 3, 3))}
+        yield from at(kind, "quaternion", quaternion_rotate, quaternion_rotate_vjp, point)
         a, b = drawn(f"ta {s}", 3, 3), drawn(f"tb {s}", 3, 3)
+        point = {f"sliver {s:g}": (a, b, (a + b) / 2 + s * drawn(f"tc {s}", 3, 3))}
         yield from at(
-            kind,
-            "triangle area",
-            triangle_area,
-            triangle_area_vjp,
-            {f"sliver {s:g}": (a, b, (a + b) / 2 + s * drawn(f"tc {s}", 3, 3))},
-            dtypes=DOUBLE,
-            loses=1e-7,
+            kind, "triangle area", triangle_area, triangle_area_vjp, point, loses=1e-7, **few
         )
         p = drawn(f"hp {s}", 4, 2) / 2
-        yield from at(
-            kind,
-            "haversine",
-            haversine,
-            haversine_vjp,
-            {f"{s:g}": (p, p + s * drawn(f"hq {s}", 4, 2) / 2)},
-            dtypes=DOUBLE,
-            loses=1e-6,
-        )
+        point = {w: (p, p + s * drawn(f"hq {s}", 4, 2) / 2)}
+        yield from at(kind, "haversine", haversine, haversine_vjp, point, loses=1e-6, **few)
         x = drawn(f"rbf {s}", 3, 2)
-        yield from at(
-            kind,
-            "rbf",
-            rbf,
-            rbf_vjp,
-            {f"{s:g}": (x, x[::-1] + s * drawn(f"rb {s}", 3, 2))},
-            attrs={"s": s},
-            dtypes=DOUBLE,
-        )
+        point = {w: (x, x[::-1] + s * drawn(f"rb {s}", 3, 2))}
+        yield from at(kind, "rbf", rbf, rbf_vjp, point, attrs={"s": s}, **few)
 
 
 def statistics() -> Iterator[Pair]:
     kind = "statistics"
     for c in (0.0, 1e3, 1e6):
-        few = {"dtypes": DOUBLE if c else ("float64", "float32"), "loses": 1e-7}
+        w = f"{c:g}"
+        few = {"dtypes": DOUBLE if c else BOTH, "loses": 1e-7}
         x, y = c + drawn(f"stat {c}", 6), c + drawn(f"staty {c}", 6)
-        yield from at(kind, "correlation", correlation, correlation_vjp, {f"{c:g}": (x, y)}, **few)
-        yield from at(kind, "sharpe ratio", sharpe, sharpe_vjp, {f"{c:g}": x}, **few)
-        z = np.abs(x) + 1
-        yield from at(
-            kind,
-            "geometric mean",
-            geometric_mean,
-            lambda ct, x: ct * geometric_mean(x) / (x.size * x),
-            {f"{c:g}": z},
-        )
-        yield from at(
-            kind,
-            "power mean",
-            power_mean,
-            lambda ct, x, p: ct * power_mean(x, p) * x ** (p - 1) / (x**p).sum(),
-            {f"{c:g}": z},
-            attrs={"p": 7.3},
-            dtypes=DOUBLE,
-        )
-        yield from at(
-            kind,
-            "cumulative",
-            lambda x: np.cumsum(x) ** 2,
-            lambda ct, x: np.cumsum((2 * ct * np.cumsum(x))[::-1])[::-1],
-            {f"{c:g}": x},
-            dtypes=DOUBLE,
-        )
-        yield from at(
-            kind, "convolution", convolved, convolved_vjp, {f"{c:g}": (x, drawn("kernel", 3))}
-        )
+        positive = {w: np.abs(x) + 1}
+        yield from at(kind, "correlation", correlation, correlation_vjp, {w: (x, y)}, **few)
+        yield from at(kind, "sharpe ratio", sharpe, sharpe_vjp, {w: x}, **few)
+        yield from at(kind, "geometric mean", geometric_mean, geometric_mean_vjp, positive)
+        few = {"attrs": {"p": 7.3}, "dtypes": DOUBLE}
+        yield from at(kind, "power mean", power_mean, power_mean_vjp, positive, **few)
+        yield from at(kind, "cumulative", cumulative, cumulative_vjp, {w: x}, dtypes=DOUBLE)
+        yield from at(kind, "convolution", convolved, convolved_vjp, {w: (x, drawn("kernel", 3))})
+
+
+def finance() -> Iterator[Pair]:
     kind = "finance"
+    few = {"dtypes": DOUBLE, "loses": 1e-6}
     for n in (1.0, 365.0, 1e8):
+        point = {f"{n:g}": uniform(f"rate {n}", 0.01, 0.2, 4)}
         yield from at(
-            kind,
-            "compound interest",
-            compounded,
-            lambda ct, r, n: ct * np.exp((n - 1) * np.log1p(r / n)),
-            {f"{n:g}": uniform(f"rate {n}", 0.01, 0.2, 4)},
-            attrs={"n": n},
-            dtypes=DOUBLE,
-            loses=1e-6,
+            kind, "compound interest", compounded, compounded_vjp, point, attrs={"n": n}, **few
         )
     for r in (0.05, 1e-9):
-        yield from at(
-            kind,
-            "present value",
-            present_value,
-            present_value_vjp,
-            {f"{r:g}": (np.asarray(r * 1.1234567), uniform("cash", 50, 200, 8))},
-        )
-    for where, x in (("ordinary", drawn("poly", 4)), ("near a root", 1 + 1e-2 * drawn("root", 4))):
-        yield from at(
-            kind,
-            "polynomial",
-            horner,
-            horner_vjp,
-            {where: (x, np.array([1.0, -5, 10, -10, 5, -1]))},
-            dtypes=DOUBLE,
-            loses=1e-6,
-        )
+        point = {f"{r:g}": (np.asarray(r * 1.1234567), uniform("cash", 50, 200, 8))}
+        yield from at(kind, "present value", present_value, present_value_vjp, point)
+    coefficients = np.array([1.0, -5, 10, -10, 5, -1])
+    point = {
+        "ordinary": (drawn("poly", 4), coefficients),
+        "near a root": (1 + 1e-2 * drawn("root", 4), coefficients),
+    }
+    yield from at(kind, "polynomial", horner, horner_vjp, point, **few)

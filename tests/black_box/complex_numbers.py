@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .pair import DOUBLE, Pair, at, drawn
+from .pair import BOTH, DOUBLE, Pair, at, drawn, each
 
 KIND = "complex"
 
@@ -15,6 +15,12 @@ KIND = "complex"
 def z(name: str, *shape: int, scale: float = 1.0, offset: complex = 0.0):
     """Complex numbers of a name's own."""
     return offset + scale * (drawn(f"{name} re", *shape) + 1j * drawn(f"{name} im", *shape))
+
+
+def mod_relu_vjp(ct, x):
+    r = np.abs(x)
+    g = ct - 0.3 * (ct / r - x * (ct.conj() * x).real / r**3)
+    return np.where(r > 0.3, g, 0)
 
 
 HOLOMORPHIC: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -38,7 +44,7 @@ REAL: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "z/|z|": (lambda x: x / np.abs(x), lambda ct,
         x: (ct - x * (ct.conj() * x).real / np.abs(x) ** 2) / np.abs(x)),
     "log |z|": (lambda x: np.log(np.abs(x)), lambda ct, x: ct * x / np.abs(x) ** 2),
-    "mod relu": (lambda x: x * np.maximum(1 - 0.3 / np.abs(x), 0), None),
+    "mod relu": (lambda x: x * np.maximum(1 - 0.3 / np.abs(x), 0), mod_relu_vjp),
     "split tanh": (lambda x: np.tanh(x.real) + 1j * np.tanh(x.imag),
                    lambda ct,
                        x: ct.real / np.cosh(x.real) ** 2 + 1j * ct.imag / np.cosh(x.imag) ** 2),
@@ -46,12 +52,6 @@ REAL: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "phase loss": (lambda x: (1 - np.cos(np.angle(x))).sum(),
                    lambda ct, x: ct * np.sin(np.angle(x)) * 1j * x / np.abs(x) ** 2),
 }  # fmt: skip
-
-
-def mod_relu_vjp(ct, x):
-    r = np.abs(x)
-    g = ct - 0.3 * (ct / r - x * (ct.conj() * x).real / r**3)
-    return np.where(r > 0.3, g, 0)
 
 
 def h(a):
@@ -88,6 +88,22 @@ def quadratic(a, x):
 
 def quadratic_vjp(ct, a, x):
     return ct * np.outer(x, x.conj()), ct * (a @ x + h(a) @ x)
+
+
+def mixed_matmul_vjp(ct, a, b):
+    return (ct @ h(b)).real, a.T @ ct
+
+
+def det_vjp(ct, a):
+    return ct * np.conj(np.linalg.det(a)) * h(np.linalg.inv(a))
+
+
+def slogdet_vjp(ct, a):
+    return ct * h(np.linalg.inv(a))
+
+
+def ifft_vjp(ct, x):
+    return np.fft.fft(ct) / x.shape[-1]
 
 
 def fft_vjp(ct, x):
@@ -159,39 +175,64 @@ def mandelbrot_vjp(ct, c):
     return ct * d.conj()
 
 
+def matmul(a, b):
+    return a @ b
+
+
+SEVERAL = {
+    # forward, VJP, primals
+    "matmul": (matmul, matmul_vjp, (z("ca", 2, 3), z("cb", 3, 2))),
+    "matmul mixed": (matmul, mixed_matmul_vjp, (drawn("cma", 2, 3), z("cmb", 3, 2))),
+    "det": (np.linalg.det, det_vjp, z("det", 3, 3)),
+    "quadratic form": (quadratic, quadratic_vjp, (z("qa", 3, 3), z("qx", 3))),
+    "fft": (np.fft.fft, fft_vjp, z("fft", 2, 6)),
+    "ifft": (np.fft.ifft, ifft_vjp, z("ifft", 2, 6)),
+    "rfft": (np.fft.rfft, rfft_vjp, drawn("rfft", 2, 8)),
+    "power spectrum": (power_spectrum, power_spectrum_vjp, drawn("ps", 2, 8)),
+    "rotate": (rotate, rotate_vjp, (z("rot", 4), drawn("angle", 4))),
+    "polar": (polar, polar_vjp, (1 + drawn("r", 4) ** 2, drawn("phi", 4))),
+    "impedance": (
+        impedance,
+        impedance_vjp,
+        tuple(1 + drawn(name, 4) ** 2 for name in ("ir", "ix", "if")),
+    ),
+    "mandelbrot": (mandelbrot, mandelbrot_vjp, z("mandel", 4, scale=0.3)),
+    "sum of squares": (lambda x: (x * x).sum(), lambda ct, x: 2 * ct * x.conj(), z("ss", 5)),
+    "norm": (np.linalg.norm, lambda ct, x: ct * x / np.linalg.norm(x), z("cn", 5)),
+}
+CONDITIONED = {
+    "inv": (np.linalg.inv, inv_vjp),
+    "slogdet": (slogdet, slogdet_vjp),
+    "hermitian eigenvalues": (hermitian_values, hermitian_values_vjp),
+}
+SIZES = {1e-9: ("abs", "angle", "z/|z|"), 1e-100: ("abs",), 1e100: ("abs",)}
+"""Functions of REAL by the size of their primals."""
+
+
 def pairs() -> Iterator[Pair]:
     """All of this file."""
-    for name, (f, slope) in HOLOMORPHIC.items():
-        x = z(name, 4, offset=0.3 + 0.2j)
-        yield from at(KIND, name, f, lambda ct, x, s=slope: ct * s(x).conj(), {"ordinary": x})
-    for name, (f, vjp) in REAL.items():
-        x = z(name, 4, offset=1 + 0.5j)
-        yield from at(KIND, name, f, vjp or mod_relu_vjp, {"ordinary": x})
-    for s in (1e-9, 1e-100, 1e100):
-        few = {"dtypes": DOUBLE if s != 1e-9 else ("float64", "float32")}
-        for name in ("abs", "angle", "z/|z|") if s < 1 else ("abs", "log |z|"):
-            if name in ("angle", "z/|z|", "log |z|") and s != 1e-9:
-                continue
-            f, vjp = REAL[name]
-            yield from at(KIND, name, f, vjp, {f"{s:g}": z(f"{name} {s}", 3, scale=s)}, **few)
-        f, slope = HOLOMORPHIC["log"]
-        yield from at(
-            KIND,
-            "log",
-            f,
-            lambda ct, x: ct / x.conj(),
-            {f"{s:g}": z(f"log {s}", 3, scale=s)},
-            **few,
-        )
-        f, slope = HOLOMORPHIC["sqrt"]
-        yield from at(
-            KIND,
-            "sqrt",
-            f,
-            lambda ct, x: ct * (0.5 / np.sqrt(x)).conj(),
-            {f"{s:g}": z(f"sqrt {s}", 3, scale=s)},
-            **few,
-        )
+    holomorphic = {
+        name: (f, lambda ct, x, s=slope: ct * s(x).conj())
+        for name, (f, slope) in HOLOMORPHIC.items()
+    }
+    for name, pair in holomorphic.items():
+        yield from at(KIND, name, *pair, {"ordinary": z(name, 4, offset=0.3 + 0.2j)})
+    for name, pair in REAL.items():
+        yield from at(KIND, name, *pair, {"ordinary": z(name, 4, offset=1 + 0.5j)})
+    for name, (f, vjp, primals) in SEVERAL.items():
+        yield from at(KIND, name, f, vjp, {"ordinary": primals})
+    for s, names in SIZES.items():
+        known = {"dtypes": DOUBLE if s != 1e-9 else BOTH}
+        some = {name: REAL[name] for name in names}
+        some |= {name: holomorphic[name] for name in ("log", "sqrt")}
+        for name, pair in some.items():
+            yield from at(KIND, name, *pair, {f"{s:g}": z(f"{name} {s}", 3, scale=s)}, **known)
+    for c in (1.0, 1e-3, 1e-6):
+        a = z(f"inv {c}", 3, 3) @ np.diag([1, 1, c])
+        known = {"dtypes": DOUBLE if c < 1 else BOTH, "loses": 1e-4}
+        yield from each(KIND, {f"{c:g}": a}, CONDITIONED, **known)
+        point = {f"{c:g}": (a, z("rhs", 3))}
+        yield from at(KIND, "solve", np.linalg.solve, solve_vjp, point, **known)
     yield from at(
         KIND,
         "tanh",
@@ -200,89 +241,5 @@ def pairs() -> Iterator[Pair]:
         {"saturated": z("tanh far", 4, offset=15.0)},
         dtypes=DOUBLE,
     )
-    yield from at(
-        KIND, "matmul", lambda a, b: a @ b, matmul_vjp, {"ordinary": (z("ca", 2, 3), z("cb", 3, 2))}
-    )
-    yield from at(
-        KIND,
-        "matmul mixed",
-        lambda a, b: a @ b,
-        lambda ct, a, b: ((ct @ h(b)).real, a.T @ ct),
-        {"ordinary": (drawn("cma", 2, 3), z("cmb", 3, 2))},
-    )
-    for c in (1.0, 1e-3, 1e-6):
-        a = z(f"inv {c}", 3, 3) @ np.diag([1, 1, c])
-        few = {"dtypes": DOUBLE if c < 1 else ("float64", "float32"), "loses": 1e-4}
-        yield from at(KIND, "inv", np.linalg.inv, inv_vjp, {f"{c:g}": a}, **few)
-        yield from at(
-            KIND, "solve", np.linalg.solve, solve_vjp, {f"{c:g}": (a, z("rhs", 3))}, **few
-        )
-        yield from at(
-            KIND, "slogdet", slogdet, lambda ct, a: ct * h(np.linalg.inv(a)), {f"{c:g}": a}, **few
-        )
-        yield from at(
-            KIND,
-            "hermitian eigenvalues",
-            hermitian_values,
-            hermitian_values_vjp,
-            {f"{c:g}": a},
-            **few,
-        )
-    yield from at(
-        KIND,
-        "det",
-        np.linalg.det,
-        lambda ct, a: ct * np.conj(np.linalg.det(a)) * h(np.linalg.inv(a)),
-        {"ordinary": z("det", 3, 3)},
-    )
-    yield from at(
-        KIND, "quadratic form", quadratic, quadratic_vjp, {"ordinary": (z("qa", 3, 3), z("qx", 3))}
-    )
-    yield from at(
-        KIND,
-        "fft",
-        np.fft.fft,
-        fft_vjp,
-        {"ordinary": z("fft", 2, 6), "offset": z("fft", 2, 6, offset=1e6)},
-    )
-    yield from at(
-        KIND,
-        "ifft",
-        np.fft.ifft,
-        lambda ct, x: np.fft.fft(ct) / x.shape[-1],
-        {"ordinary": z("ifft", 2, 6)},
-    )
-    yield from at(KIND, "rfft", np.fft.rfft, rfft_vjp, {"ordinary": drawn("rfft", 2, 8)})
-    yield from at(
-        KIND, "power spectrum", power_spectrum, power_spectrum_vjp, {"ordinary": drawn("ps", 2, 8)}
-    )
-    yield from at(
-        KIND, "rotate", rotate, rotate_vjp, {"ordinary": (z("rot", 4), drawn("angle", 4))}
-    )
-    yield from at(
-        KIND, "polar", polar, polar_vjp, {"ordinary": (1 + drawn("r", 4) ** 2, drawn("phi", 4))}
-    )
-    yield from at(
-        KIND,
-        "impedance",
-        impedance,
-        impedance_vjp,
-        {"ordinary": tuple(1 + drawn(n, 4) ** 2 for n in ("ir", "ix", "if"))},
-    )
-    yield from at(
-        KIND, "mandelbrot", mandelbrot, mandelbrot_vjp, {"ordinary": z("mandel", 4, scale=0.3)}
-    )
-    yield from at(
-        KIND,
-        "sum of squares",
-        lambda x: (x * x).sum(),
-        lambda ct, x: 2 * ct * x.conj(),
-        {"ordinary": z("ss", 5)},
-    )
-    yield from at(
-        KIND,
-        "norm",
-        np.linalg.norm,
-        lambda ct, x: ct * x / np.linalg.norm(x),
-        {"ordinary": z("cn", 5), "tiny": z("cn", 5, scale=1e-12)},
-    )
+    yield from at(KIND, "fft", np.fft.fft, fft_vjp, {"offset": z("fft", 2, 6, offset=1e6)})
+    yield from at(KIND, "norm", *SEVERAL["norm"][:2], {"tiny": z("cn", 5, scale=1e-12)})

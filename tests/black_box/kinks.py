@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .pair import DOUBLE, Pair, at, drawn, elementwise, uniform
+from .pair import BOTH, DOUBLE, Pair, at, drawn, elementwise, uniform
 
 KIND = "kink"
 BESIDE = (1e-2, 1e-6, 1e-10, 1e-14)
@@ -156,137 +156,89 @@ ROWS = {
 
 def pairs() -> Iterator[Pair]:
     """All of this file."""
+    for family in (of_one_number, of_rows, of_vectors):
+        yield from family()
+
+
+def of_one_number() -> Iterator[Pair]:
+    """On each kink, and at four distances from it."""
     for name, (f, slope, kinks) in FUNCTIONS.items():
         around = drawn(f"around {name}", 3, scale=2.0)
         known = {} if name in SMOOTH else {"free": lambda x, k=kinks: np.isin(x, k)}
         yield from elementwise(KIND, name, f, slope, {"on": np.append(around, kinks)}, **known)
         for d in BESIDE:
             beside = np.ravel([(k + d * 1.1, k - d * 0.9) for k in kinks])
-            fine = d > 1e-5 or kinks == (0.0,)
-            yield from elementwise(
-                KIND,
-                name,
-                f,
-                slope,
-                {f"beside {d:g}": np.append(around, beside)},
-                dtypes=("float64", "float32") if fine else DOUBLE,
-                **known,
-            )
+            point = {f"beside {d:g}": np.append(around, beside)}
+            dtypes = BOTH if d > 1e-5 or kinks == (0.0,) else DOUBLE
+            yield from elementwise(KIND, name, f, slope, point, dtypes=dtypes, **known)
         if kinks == (0.0,):
             yield from elementwise(KIND, name, f, slope, {"all on": np.zeros(3)}, **known)
-            yield from (
-                elementwise(KIND, name, f, slope, {"tiny": 1e-250 * around}, dtypes=DOUBLE, **known)
-                if name != "x|x|"
-                else ()
-            )
-    for name, (f, vjp) in ROWS.items():
-        x = drawn(f"rows {name}", 3, 5)
-        yield from at(KIND, name, f, vjp, {"apart": x})
-        for d in (1e-4, 1e-9, 1e-13):
-            near = x.copy()
-            order = np.argsort(np.abs(x) if name == "chebyshev" else x, -1)
-            last = 0 if name == "min" else -1 if name != "median" else 2
-            a, b = order[:, last], order[:, 1 if name == "min" else 1 if name == "median" else -2]
-            rows = np.arange(3)
-            sign = np.sign(near[rows, b] * near[rows, a]) if name == "chebyshev" else 1
-            step = d if last == 0 else -d
-            near[rows, b] = (
-                sign
-                * near[rows, a]
-                * (
-                    1
-                    + step
-                    * np.sign(near[rows, a])
-                    * (np.sign(near[rows, a]) if name == "chebyshev" else 1)
-                )
-            )
-            yield from at(
-                KIND,
-                name,
-                f,
-                vjp,
-                {f"near a tie {d:g}": near},
-                dtypes=("float64", "float32") if d > 1e-5 else DOUBLE,
-            )
-        tied = x.copy()
-        tied[:, 1] = tied[:, 0]
-        same = np.full((2, 4), 1.7)
-        for where, p in {"two tied": tied, "all tied": same, "all zero": np.zeros((2, 3))}.items():
-            mask = np.abs(p[..., None]) == np.abs(p[..., None, :])
-            yield from (
-                at(
-                    KIND,
-                    name,
-                    f,
-                    vjp,
-                    {where: p},
-                    free=(mask.sum(-1) > 1,),
-                    loses=2.0 if name == "sort" else 1e-8,
-                )
-                if not (name == "median" and where != "two tied")
-                else ()
-            )
-    x = drawn("l1", 6)
-    y = np.where(np.arange(6) < 2, x, drawn("l1 y", 6))
-    yield from at(KIND, "l1 loss", l1, l1_vjp, {"met": (x, y)}, free=(x == y, x == y))
-    yield from at(KIND, "l1 loss", l1, l1_vjp, {"nearly met": (x, x + 1e-9 * y)}, dtypes=DOUBLE)
-    steps = np.repeat(drawn("tv", 3), 2)
-    yield from at(
-        KIND,
-        "total variation",
-        total_variation,
-        total_variation_vjp,
-        {"flat parts": steps},
-        free=(np.ones(6, bool),),
-    )
-    yield from at(
-        KIND,
-        "total variation",
-        total_variation,
-        total_variation_vjp,
-        {"nearly flat": steps + 1e-9 * x},
-        dtypes=DOUBLE,
-    )
-    yield from at(KIND, "max pool", max_pool, max_pool_vjp, {"apart": drawn("pool", 2, 6)})
-    yield from at(
-        KIND,
-        "max pool",
-        max_pool,
-        max_pool_vjp,
-        {"tied": np.repeat(drawn("pool t", 2, 3), 2, 1)},
-        free=(np.ones((2, 6), bool),),
-    )
-    yield from at(
-        KIND, "cumulative max", cumulative_max, cumulative_max_vjp, {"apart": drawn("cm", 7)}
-    )
-    w, v = drawn("rn w", 4, 6), drawn("rn v", 6, 2)
-    yield from at(
-        KIND,
-        "relu network",
-        relu_network,
-        relu_network_vjp,
-        {"ordinary": (drawn("rn x", 3, 4), w, v)},
-    )
-    for d in (1e-7, 1e-12):
-        x = drawn("rn x", 3, 4)
-        x = x - ((x @ w[:, 0] - d)[:, None]) * w[:, 0] / (w[:, 0] @ w[:, 0])
-        yield from at(
-            KIND,
-            "relu network",
-            relu_network,
-            relu_network_vjp,
-            {f"a unit at {d:g}": (x, w, v)},
-            dtypes=DOUBLE,
-        )
+        if kinks == (0.0,) and name != "x|x|":
+            point = {"tiny": 1e-250 * around}
+            yield from elementwise(KIND, name, f, slope, point, dtypes=DOUBLE, **known)
     for eps in (1e-3, 1e-8):
+        away = eps * uniform(f"mx {eps}", 0.5, 1, 4) * np.array([1, -1, 1, -1])
         yield from elementwise(
             KIND,
             "maximum of two",
             lambda x: np.maximum(x, 1 - x),
             lambda x: np.where(x > 0.5, 1.0, -1.0),
-            {
-                f"crossing {eps:g}": 0.5
-                + eps * uniform(f"mx {eps}", 0.5, 1, 4) * np.array([1, -1, 1, -1])
-            },
-            dtypes=DOUBLE if eps < 1e-5 else ("float64", "float32"),
+            {f"crossing {eps:g}": 0.5 + away},
+            dtypes=DOUBLE if eps < 1e-5 else BOTH,
         )
+
+
+def nearly_tied(name: str, x, d: float):
+    """`x` with the second of the elements that decide moved to a part d of the first."""
+    near, rows = x.copy(), np.arange(len(x))
+    order = np.argsort(np.abs(x) if name == "chebyshev" else x, -1)
+    first, second = {"min": (0, 1), "median": (2, 1)}.get(name, (-1, -2))
+    a, b = near[rows, order[:, first]], near[rows, order[:, second]]
+    step = d if first == 0 else -d
+    if name == "chebyshev":
+        near[rows, order[:, second]] = np.sign(b * a) * a * (1 + step)
+    else:
+        near[rows, order[:, second]] = a * (1 + step * np.sign(a))
+    return near
+
+
+def of_rows() -> Iterator[Pair]:
+    """Apart, nearly tied, and tied."""
+    for name, (f, vjp) in ROWS.items():
+        x = drawn(f"rows {name}", 3, 5)
+        yield from at(KIND, name, f, vjp, {"apart": x})
+        for d in (1e-4, 1e-9, 1e-13):
+            point = {f"near a tie {d:g}": nearly_tied(name, x, d)}
+            yield from at(KIND, name, f, vjp, point, dtypes=BOTH if d > 1e-5 else DOUBLE)
+        tied = x.copy()
+        tied[:, 1] = tied[:, 0]
+        points = {"two tied": tied}
+        if name != "median":
+            points |= {"all tied": np.full((2, 4), 1.7), "all zero": np.zeros((2, 3))}
+        for where, p in points.items():
+            same = np.abs(p[..., None]) == np.abs(p[..., None, :])
+            known = {"free": (same.sum(-1) > 1,), "loses": 2.0 if name == "sort" else 1e-8}
+            yield from at(KIND, name, f, vjp, {where: p}, **known)
+
+
+def of_vectors() -> Iterator[Pair]:
+    """Losses, windows and networks."""
+    x = drawn("l1", 6)
+    y = np.where(np.arange(6) < 2, x, drawn("l1 y", 6))
+    yield from at(KIND, "l1 loss", l1, l1_vjp, {"met": (x, y)}, free=(x == y, x == y))
+    yield from at(KIND, "l1 loss", l1, l1_vjp, {"nearly met": (x, x + 1e-9 * y)}, dtypes=DOUBLE)
+    steps = np.repeat(drawn("tv", 3), 2)
+    variation = "total variation", total_variation, total_variation_vjp
+    yield from at(KIND, *variation, {"flat parts": steps}, free=(np.ones(6, bool),))
+    yield from at(KIND, *variation, {"nearly flat": steps + 1e-9 * x}, dtypes=DOUBLE)
+    yield from at(KIND, "max pool", max_pool, max_pool_vjp, {"apart": drawn("pool", 2, 6)})
+    point = {"tied": np.repeat(drawn("pool t", 2, 3), 2, 1)}
+    yield from at(KIND, "max pool", max_pool, max_pool_vjp, point, free=(np.ones((2, 6), bool),))
+    point = {"apart": drawn("cm", 7)}
+    yield from at(KIND, "cumulative max", cumulative_max, cumulative_max_vjp, point)
+    x, w, v = drawn("rn x", 3, 4), drawn("rn w", 4, 6), drawn("rn v", 6, 2)
+    network = "relu network", relu_network, relu_network_vjp
+    yield from at(KIND, *network, {"ordinary": (x, w, v)})
+    for d in (1e-7, 1e-12):
+        at_kink = x - ((x @ w[:, 0] - d)[:, None]) * w[:, 0] / (w[:, 0] @ w[:, 0])
+        yield from at(KIND, *network, {f"a unit at {d:g}": (at_kink, w, v)}, dtypes=DOUBLE)

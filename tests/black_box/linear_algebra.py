@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .pair import DOUBLE, Pair, at, drawn
+from .pair import BOTH, DOUBLE, Pair, at, drawn, each
 
 KIND = "linear algebra"
 CONDITIONS = (1e1, 1e4, 1e8, 1e11)
@@ -41,12 +41,8 @@ def hilbert(n: int):
 
 
 def inv_vjp(ct, a):
-    b = np.linalg.inv(a)
-    return -b.T @ ct @ b.T
-
-
-def solve(a, b):
-    return np.linalg.solve(a, b)
+    b = np.swapaxes(np.linalg.inv(a), -1, -2)
+    return -b @ ct @ b
 
 
 def solve_vjp(ct, a, b):
@@ -130,12 +126,8 @@ def nuclear_vjp(ct, a):
     return ct * (u @ v)
 
 
-def frobenius(a):
-    return np.linalg.norm(a)
-
-
-def qr_r(a):
-    return np.linalg.qr(a)[1]
+def frobenius_vjp(ct, a):
+    return ct * a / np.linalg.norm(a)
 
 
 def qr_vjp(cts, a):
@@ -296,161 +288,86 @@ def whitened_vjp(ct, a, x):
 
 
 SQUARE = {
-    "inv": (np.linalg.inv, inv_vjp), "det": (np.linalg.det, det_vjp),
-    "slogdet": (slogdet, slogdet_vjp), "singular values": (singular_values, singular_values_vjp),
-    "nuclear norm": (nuclear, nuclear_vjp), "trace of the inverse": (trace_inverse,
-        trace_inverse_vjp),
+    "inv": (np.linalg.inv, inv_vjp),
+    "det": (np.linalg.det, det_vjp),
+    "slogdet": (slogdet, slogdet_vjp),
+    "singular values": (singular_values, singular_values_vjp),
+    "nuclear norm": (nuclear, nuclear_vjp),
+    "trace of the inverse": (trace_inverse, trace_inverse_vjp),
     "condition number": (condition_number, condition_number_vjp),
     "qr": (qr, qr_vjp),
-}  # fmt: skip
+}
 DEFINITE = {
     "cholesky": (symmetric_cholesky, symmetric_cholesky_vjp),
-    "eigenvalues": (eigenvalues, eigenvalues_vjp), "eigenvectors": (projectors, projectors_vjp),
-    "logdet": (slogdet, slogdet_vjp), "inv definite": (np.linalg.inv, inv_vjp),
-}  # fmt: skip
+    "eigenvalues": (eigenvalues, eigenvalues_vjp),
+    "eigenvectors": (projectors, projectors_vjp),
+    "logdet": (slogdet, slogdet_vjp),
+    "inv definite": (np.linalg.inv, inv_vjp),
+}
 WITH_VECTOR = {
-    "solve": (solve, solve_vjp, general), "quadratic form": (quadratic, quadratic_vjp, definite),
+    "solve": (np.linalg.solve, solve_vjp, general),
+    "quadratic form": (quadratic, quadratic_vjp, definite),
     "gaussian nll": (gaussian_nll, gaussian_nll_vjp, definite),
     "triangular solve": (triangular, triangular_vjp, lambda c: general(c) + 3 * np.eye(4) / c),
     "whitened": (whitened, whitened_vjp, definite),
-}  # fmt: skip
+}
+FROBENIUS = np.linalg.norm, frobenius_vjp
+
+
+def of_square(names: str, *some: str):
+    """Entries of SQUARE with a word behind their names."""
+    return {f"{name} {names}": SQUARE[name] for name in some}
 
 
 def pairs() -> Iterator[Pair]:
     """All of this file. What is lost grows with the condition; float32 where it bears it."""
     for c in CONDITIONS:
-        known = {
-            "dtypes": ("float64", "float32") if c < 1e3 else DOUBLE,
-            "loses": max(1e-8, min(1.0, c * c * 1e-15)),
-        }
-        where = f"{c:g}"
+        known = {"dtypes": BOTH if c < 1e3 else DOUBLE}
+        known |= {"loses": max(1e-8, min(1.0, c * c * 1e-15))}
+        w, root = f"{c:g}", np.sqrt(c)
         for name, (f, vjp) in SQUARE.items():
-            yield from at(KIND, name, f, vjp, {where: general(c, name=name)}, **known)
+            yield from at(KIND, name, f, vjp, {w: general(c, name=name)}, **known)
         for name, (f, vjp) in DEFINITE.items():
-            yield from at(KIND, name, f, vjp, {where: definite(c, name=name)}, **known)
+            yield from at(KIND, name, f, vjp, {w: definite(c, name=name)}, **known)
         for name, (f, vjp, made) in WITH_VECTOR.items():
-            yield from at(
-                KIND, name, f, vjp, {where: (made(c), drawn(f"b {c} {name}", 4))}, **known
-            )
-        yield from at(KIND, "pinv", np.linalg.pinv, pinv_vjp, {where: general(c, 5, 3)}, **known)
-        yield from at(
-            KIND,
-            "lstsq",
-            lstsq,
-            lstsq_vjp,
-            {where: (general(np.sqrt(c), 6, 3), drawn(f"lstsq {c}", 6))},
-            **known,
-        )
-        yield from at(
-            KIND,
-            "gram logdet",
-            gram_logdet,
-            gram_logdet_vjp,
-            {where: general(np.sqrt(c), 6, 3, "gram")},
-            **known,
-        )
-        yield from at(
-            KIND,
-            "mahalanobis",
-            mahalanobis,
-            mahalanobis_vjp,
-            {where: (definite(c, 3), drawn(f"m {c}", 4, 3), drawn(f"n {c}", 4, 3))},
-            **known,
-        )
+            yield from at(KIND, name, f, vjp, {w: (made(c), drawn(f"b {c} {name}", 4))}, **known)
+        yield from at(KIND, "pinv", np.linalg.pinv, pinv_vjp, {w: general(c, 5, 3)}, **known)
+        point = {w: (general(root, 6, 3), drawn(f"lstsq {c}", 6))}
+        yield from at(KIND, "lstsq", lstsq, lstsq_vjp, point, **known)
+        point = {w: general(root, 6, 3, "gram")}
+        yield from at(KIND, "gram logdet", gram_logdet, gram_logdet_vjp, point, **known)
+        point = {w: (definite(c, 3), drawn(f"m {c}", 4, 3), drawn(f"n {c}", 4, 3))}
+        yield from at(KIND, "mahalanobis", mahalanobis, mahalanobis_vjp, point, **known)
     for n in (3, 5, 7):
         known = {"dtypes": DOUBLE, "loses": {3: 1e-8, 5: 1e-4, 7: 1.0}[n]}
-        for name in ("inv", "det", "slogdet"):
-            yield from at(KIND, f"{name} hilbert", *SQUARE[name], {f"{n}": hilbert(n)}, **known)
-        yield from at(
-            KIND, "cholesky hilbert", *DEFINITE["cholesky"], {f"{n}": hilbert(n)}, **known
-        )
-        yield from at(
-            KIND,
-            "solve hilbert",
-            solve,
-            solve_vjp,
-            {f"{n}": (hilbert(n), drawn(f"hilbert {n}", n))},
-            **known,
-        )
+        some = of_square("hilbert", "inv", "det", "slogdet")
+        some |= {"cholesky hilbert": DEFINITE["cholesky"]}
+        yield from each(KIND, {f"{n}": hilbert(n)}, some, **known)
+        point = {f"{n}": (hilbert(n), drawn(f"hilbert {n}", n))}
+        yield from at(KIND, "solve hilbert", np.linalg.solve, solve_vjp, point, **known)
     for gap in (1e-2, 1e-5, 1e-8):
         u = orthogonal(f"gap {gap}", 4)
         a = (u * np.array([1.0, 1.0 + gap, 2.0, 3.5])) @ u.T
+        a, w = (a + a.T) / 2, f"{gap:g}"
         known = {"dtypes": DOUBLE, "loses": max(1e-8, 1e-14 / gap)}
-        a = (a + a.T) / 2
-        yield from at(
-            KIND, "eigenvalues close", eigenvalues, eigenvalues_vjp, {f"{gap:g}": a}, **known
-        )
-        yield from at(
-            KIND,
-            "eigenvectors close",
-            projectors,
-            projectors_vjp,
-            {f"{gap:g}": a},
-            dtypes=DOUBLE,
-            loses=max(1e-8, 1e-13 / gap),
-        )
-        yield from at(
-            KIND,
-            "singular values close",
-            singular_values,
-            singular_values_vjp,
-            {f"{gap:g}": a @ orthogonal("other", 4)},
-            **known,
-        )
+        turned = {w: a @ orthogonal("other", 4)}
+        yield from at(KIND, "eigenvalues close", *DEFINITE["eigenvalues"], {w: a}, **known)
+        yield from each(KIND, turned, of_square("close", "singular values"), **known)
+        known |= {"loses": max(1e-8, 1e-13 / gap)}
+        yield from at(KIND, "eigenvectors close", *DEFINITE["eigenvectors"], {w: a}, **known)
     for s in (1e-2, 1.0, 5.0):
-        yield from at(
-            KIND,
-            "expm",
-            expm_scaled,
-            expm_scaled_vjp,
-            {f"{s:g}": s * drawn(f"e {s}", 3, 3)},
-            dtypes=DOUBLE,
-        )
-        yield from at(
-            KIND, "matrix power", power3, power3_vjp, {f"{s:g}": s * drawn(f"p {s}", 3, 3)}
-        )
-        yield from at(
-            KIND,
-            "frobenius",
-            frobenius,
-            lambda ct, a: ct * a / np.linalg.norm(a),
-            {f"{s:g}": s * drawn(f"f {s}", 3, 4)},
-        )
-        yield from at(
-            KIND,
-            "sylvester",
-            sylvester,
-            sylvester_vjp,
-            {
-                f"{s:g}": (
-                    3 * np.eye(3) + s / 9 * drawn(f"a {s}", 3, 3),
-                    2 * np.eye(2) + s / 9 * drawn(f"b {s}", 2, 2),
-                    drawn(f"c {s}", 3, 2),
-                )
-            },
-        )
+        w = f"{s:g}"
+        point = {w: s * drawn(f"e {s}", 3, 3)}
+        yield from at(KIND, "expm", expm_scaled, expm_scaled_vjp, point, dtypes=DOUBLE)
+        yield from at(KIND, "matrix power", power3, power3_vjp, {w: s * drawn(f"p {s}", 3, 3)})
+        yield from at(KIND, "frobenius", *FROBENIUS, {w: s * drawn(f"f {s}", 3, 4)})
+        a = 3 * np.eye(3) + s / 9 * drawn(f"a {s}", 3, 3)
+        b = 2 * np.eye(2) + s / 9 * drawn(f"b {s}", 2, 2)
+        point = {w: (a, b, drawn(f"c {s}", 3, 2))}
+        yield from at(KIND, "sylvester", sylvester, sylvester_vjp, point)
     for s in (1e-140, 1e-60, 1e-9, 1e60):
-        a = s * general(30.0, 3, 3, "scale")
-        for name in ("inv", "slogdet", "singular values"):
-            yield from at(KIND, f"{name} scaled", *SQUARE[name], {f"{s:g}": a}, dtypes=DOUBLE)
-        yield from at(
-            KIND,
-            "frobenius scaled",
-            frobenius,
-            lambda ct, a: ct * a / np.linalg.norm(a),
-            {f"{s:g}": a},
-            dtypes=DOUBLE,
-        )
-        yield from at(
-            KIND, "spectral norm scaled", spectral, spectral_vjp, {f"{s:g}": a}, dtypes=DOUBLE
-        )
-    yield from at(
-        KIND,
-        "batched inv",
-        np.linalg.inv,
-        lambda ct, a: (
-            -np.swapaxes(np.linalg.inv(a), -1, -2) @ ct @ np.swapaxes(np.linalg.inv(a), -1, -2)
-        ),
-        {"3": np.stack([general(10.0**k, 3, 3, f"batch {k}") for k in (1, 3, 5)])},
-        dtypes=DOUBLE,
-    )
+        some = of_square("scaled", "inv", "slogdet", "singular values")
+        some |= {"frobenius scaled": FROBENIUS, "spectral norm scaled": (spectral, spectral_vjp)}
+        yield from each(KIND, {f"{s:g}": s * general(30.0, 3, 3, "scale")}, some, dtypes=DOUBLE)
+    stack = np.stack([general(10.0**k, 3, 3, f"batch {k}") for k in (1, 3, 5)])
+    yield from each(KIND, {"3": stack}, {"batched inv": SQUARE["inv"]}, dtypes=DOUBLE)

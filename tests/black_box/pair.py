@@ -101,6 +101,14 @@ def at(
         )
 
 
+def each(
+    kind: str, points: Points, functions: Mapping[str, tuple[Any, Any]], **known
+) -> Iterator[Pair]:
+    """Several functions with their VJPs at the same points."""
+    for name, (f, vjp) in functions.items():
+        yield from at(kind, name, f, vjp, points, **known)
+
+
 def of_framework(
     kind: str,
     functions: Mapping[str, Any],

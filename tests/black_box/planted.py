@@ -101,52 +101,38 @@ def _wrong(pair: Pair, right: list[Any], places: int) -> Iterator[tuple[str, Cal
     rng = np.random.default_rng(len(every))
     for j in rng.permutation(len(every))[:places]:
         i, k = every[j]
-        yield f"1% off at {i}[{k}]", _changed(pair, _one(i, k))
+        yield f"1% off at {i}[{k}]", _changed(pair, _only(i, _one(k)))
     rows = [i for i, g in enumerate(right) if g is not None and np.ndim(g) > 1 and len(g)]
     for i in rows:
-        yield f"row of {i} zeroed", _changed(pair, _row(i))
+        yield f"row of {i} zeroed", _changed(pair, _only(i, _row))
     if sum(g is not None for g in right) > 1:
         for i, g in enumerate(right):
             if g is not None:
-                yield f"term {i} dropped", _changed(pair, _dropped(i))
+                yield f"term {i} dropped", _changed(pair, _only(i, lambda g: g * 0))
     for i, g in enumerate(right):
         if g is not None and np.ndim(g) == 2 and g.shape[0] == g.shape[1]:
-            yield f"{i} transposed", _changed(pair, _transposed(i))
+            yield f"{i} transposed", _changed(pair, _only(i, np.transpose))
     if any(np.iscomplexobj(g) for g in right):
         yield "conjugate", _changed(pair, lambda gs: [g if g is None else g.conj() for g in gs])
     yield "right for ones alone", _for_ones(pair)
 
 
-def _one(i: int, k: int) -> Change:
-    def change(gs: list[Any]) -> list[Any]:
-        gs[i].reshape(-1)[k] *= 1.01
-        return gs
+def _only(i: int, change: Callable[[Any], Any]) -> Change:
+    """A change of gradient i alone."""
+    return lambda gs: [change(g) if j == i else g for j, g in enumerate(gs)]
+
+
+def _one(k: int) -> Callable[[Any], Any]:
+    def change(g: Any) -> Any:
+        g.reshape(-1)[k] *= 1.01
+        return g
 
     return change
 
 
-def _row(i: int) -> Change:
-    def change(gs: list[Any]) -> list[Any]:
-        gs[i][len(gs[i]) // 2] = 0
-        return gs
-
-    return change
-
-
-def _dropped(i: int) -> Change:
-    def change(gs: list[Any]) -> list[Any]:
-        gs[i] = gs[i] * 0
-        return gs
-
-    return change
-
-
-def _transposed(i: int) -> Change:
-    def change(gs: list[Any]) -> list[Any]:
-        gs[i] = gs[i].T
-        return gs
-
-    return change
+def _row(g: Any) -> Any:
+    g[len(g) // 2] = 0
+    return g
 
 
 def _for_ones(pair: Pair) -> Callable[..., Any]:

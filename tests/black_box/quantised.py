@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .pair import DOUBLE, Pair, drawn, typed, uniform
+from .pair import BOTH, DOUBLE, Pair, drawn, typed, uniform
 from .smooth import sigmoid, softmax, softmax_vjp
 
 KIND = "quantised"
@@ -111,8 +111,24 @@ SMOOTH = {
 }  # fmt: skip
 
 
+TABLES = {
+    "gelu": (GELU, gelu, gelu_slope),
+    "silu": (
+        SILU,
+        lambda x: x / (1 + np.exp(-x)),
+        lambda x: sigmoid(x) * (1 + x * sigmoid(-x)),
+    ),
+    "exp": (EXP, np.exp, np.exp),
+}
+
+
 def matmul_vjp(ct, a, b):
     return ct @ b.T, a.T @ ct
+
+
+def of_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
+    """The VJP of a function of single elements."""
+    return typed(lambda ct, x: ct * slope(x))
 
 
 def rounded(outer: Callable[..., Any], f: Callable[..., Any], inside: bool) -> Callable[..., Any]:
@@ -127,50 +143,54 @@ def rounded(outer: Callable[..., Any], f: Callable[..., Any], inside: bool) -> C
 def pairs() -> Iterator[Pair]:
     """All of this file."""
     for how, (outer, sees) in ROUNDINGS.items():
-        both = DOUBLE if how == "float32" else ("float64", "float32")
+        yield from of_rounding(how, outer, sees)
+    yield from of_tables()
 
-        def made(name, f, vjp, primals, inside=False, sees=sees, how=how, outer=outer, both=both):
-            return Pair(
-                name=f"{name} {'in' if inside else 'to'} {how}",
-                kind=KIND,
-                dtypes=both,
-                behind=f,
-                forward=rounded(outer, f, inside),
-                vjp=typed(vjp),
-                primals=primals,
-                sees=sees,
-            )
 
-        for name, (f, slope) in SMOOTH.items():
-            x = uniform(f"{name} {how}", 0.3, 1.4, 5)
-            yield made(name, f, lambda ct, x, s=slope: ct * s(x), (x,))
-        x = uniform(f"inside {how}", 0.3, 1.4, 5)
-        yield made("tanh", np.tanh, lambda ct, x: ct / np.cosh(x) ** 2, (x,), inside=True)
-        yield made(
-            "matmul",
+def of_rounding(how: str, outer: Callable[..., Any], sees: float) -> Iterator[Pair]:
+    """Functions whose results, or whose primals, are rounded; and the rounding itself."""
+    known = {"kind": KIND, "sees": sees, "dtypes": DOUBLE if how == "float32" else BOTH}
+    results = {
+        name: (f, of_slope(slope), (uniform(f"{name} {how}", 0.3, 1.4, 5),))
+        for name, (f, slope) in SMOOTH.items()
+    }
+    results["softmax"] = softmax, typed(softmax_vjp), (drawn(f"softmax {how}", 2, 4),)
+    inside = {
+        "tanh": (*results["tanh"][:2], (uniform(f"inside {how}", 0.3, 1.4, 5),)),
+        "matmul": (
             lambda a, b: a @ b,
-            matmul_vjp,
+            typed(matmul_vjp),
             (drawn(f"a {how}", 3, 4), drawn(f"b {how}", 4, 2)),
-            inside=True,
-        )
-        yield made("softmax", softmax, softmax_vjp, (drawn(f"softmax {how}", 2, 4),))
-        yield made(
-            "mean square",
-            lambda x: (x * x).mean(),
-            lambda ct, x: ct * 2 * x / x.size,
-            (drawn(f"loss {how}", 6),),
-            inside=True,
-        )
-    for name, table, f, slope in (
-        ("gelu", GELU, gelu, gelu_slope),
-        (
-            "silu",
-            SILU,
-            lambda x: x / (1 + np.exp(-x)),
-            lambda x: sigmoid(x) * (1 + x * sigmoid(-x)),
         ),
-        ("exp", EXP, np.exp, np.exp),
-    ):
+        "mean square": (
+            lambda x: (x * x).mean(),
+            typed(lambda ct, x: ct * 2 * x / x.size),
+            (drawn(f"loss {how}", 6),),
+        ),
+    }
+    for word, some in (("to", results), ("in", inside)):
+        for name, (f, vjp, primals) in some.items():
+            yield Pair(
+                name=f"{name} {word} {how}",
+                forward=rounded(outer, f, word == "in"),
+                behind=f,
+                vjp=vjp,
+                primals=primals,
+                **known,
+            )
+    yield Pair(
+        name=f"straight through {how}",
+        forward=outer,
+        behind=lambda x: x * 1,
+        vjp=lambda ct, x: ct * 1,
+        primals=(uniform(f"ste {how}", 0.3, 3, 6),),
+        **known,
+    )
+
+
+def of_tables() -> Iterator[Pair]:
+    """Values of each float16, and a few thousand entries with and without interpolation."""
+    for name, (table, f, slope) in TABLES.items():
         for where, x in (
             ("middle", drawn(f"ggml {name}", 6)),
             ("far", 3 + drawn(f"ggml far {name}", 6)),
@@ -180,39 +200,13 @@ def pairs() -> Iterator[Pair]:
                 kind=KIND,
                 forward=looked_up(table),
                 behind=f,
-                vjp=typed(lambda ct, x, s=slope: ct * s(x)),
+                vjp=of_slope(slope),
                 primals=(x,),
                 sees=0.3,
             )
     for name, (f, slope) in SMOOTH.items():
-        x = uniform(f"table {name}", 0.3, 1.4, 5)
-        yield Pair(
-            name=f"{name} by np.interp",
-            kind=KIND,
-            forward=linear_table(f, -2, 2, 4001),
-            behind=f,
-            vjp=typed(lambda ct, x, s=slope: ct * s(x)),
-            primals=(x,),
-            sees=0.1,
-            dtypes=DOUBLE,
-        )
-        yield Pair(
-            name=f"{name} by nearest entry",
-            kind=KIND,
-            forward=nearest_table(f, -2, 2, 1025),
-            behind=f,
-            vjp=typed(lambda ct, x, s=slope: ct * s(x)),
-            primals=(x,),
-            sees=0.5,
-        )
-    for how, (outer, sees) in ROUNDINGS.items():
-        yield Pair(
-            name=f"straight through {how}",
-            kind=KIND,
-            forward=outer,
-            behind=lambda x: x * 1,
-            vjp=lambda ct, x: ct * 1,
-            primals=(uniform(f"ste {how}", 0.3, 3, 6),),
-            sees=sees,
-            dtypes=DOUBLE if how == "float32" else ("float64", "float32"),
-        )
+        known = {"kind": KIND, "behind": f, "vjp": of_slope(slope)}
+        known |= {"primals": (uniform(f"table {name}", 0.3, 1.4, 5),)}
+        lines, nearest = linear_table(f, -2, 2, 4001), nearest_table(f, -2, 2, 1025)
+        yield Pair(name=f"{name} by np.interp", forward=lines, sees=0.1, dtypes=DOUBLE, **known)
+        yield Pair(name=f"{name} by nearest entry", forward=nearest, sees=0.5, **known)

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 from scipy import special
 
-from .pair import DOUBLE, Pair, at, elementwise, uniform
+from .pair import BOTH, DOUBLE, Pair, at, elementwise, uniform
 
 ROOT_PI = np.sqrt(np.pi)
 NORMAL = np.sqrt(2 * np.pi)
@@ -28,10 +28,6 @@ def log_ndtr_slope(x):
 
 def ndtri_slope(p):
     return NORMAL * np.exp(0.5 * special.ndtri(p) ** 2)
-
-
-def wofz_real(x):
-    return np.exp(-x * x)
 
 
 def lambert_slope(x):
@@ -216,70 +212,75 @@ def _behind(f):
     return of
 
 
+def scipy_softmax_vjp(ct, x):
+    y = special.softmax(x, axis=-1)
+    return y * (ct - (ct * y).sum(-1, keepdims=True))
+
+
+def betainc(a, b):
+    """Forward, its slope and mpmath's function of x."""
+    return (
+        lambda x: special.betainc(a, b, x),
+        lambda x: betainc_slope(a, b, x),
+        _behind(lambda x: mpmath.betainc(a, b, 0, x, regularized=True)),
+    )
+
+
+def gammainc(a):
+    return (
+        lambda x: special.gammainc(a, x),
+        lambda x: gammainc_slope(a, x),
+        _behind(lambda x: mpmath.gammainc(a, 0, x, regularized=True)),
+    )
+
+
+def gammaincc(a):
+    return (
+        lambda x: special.gammaincc(a, x),
+        lambda x: -gammainc_slope(a, x),
+        _behind(lambda x: mpmath.gammainc(a, x, regularized=True)),
+    )
+
+
 def pairs() -> Iterator[Pair]:
     """All of this file; float32 where no span is narrower than what it resolves."""
+    kind = "special"
     for name, (f, slope, exact, spans) in ONE.items():
         for where, x in _span(name, *spans).items():
-            small = np.abs(x).min() < 1e-7
-            yield from elementwise(
-                "special",
-                name,
-                f,
-                slope,
-                {where: x},
-                behind=_behind(exact),
-                dtypes=DOUBLE if small else ("float64", "float32"),
-            )
+            known = {"dtypes": DOUBLE if np.abs(x).min() < 1e-7 else BOTH}
+            yield from elementwise(kind, name, f, slope, {where: x}, behind=_behind(exact), **known)
     for name, (f, vjp, exact, a, b) in TWO.items():
-        if vjp is not None:
-            x, y = uniform(f"{name} a", *a, 4), uniform(f"{name} b", *b, 4)
-            yield from at("special", name, f, vjp, {"pairs": (x, y)}, behind=_behind(exact))
-    for a, b in ((2.5, 1.5), (40.0, 60.0)):
-        yield from elementwise(
-            "special",
-            f"betainc {a} {b}",
-            lambda x, a=a, b=b: special.betainc(a, b, x),
-            lambda x, a=a, b=b: betainc_slope(a, b, x),
-            {"middle": uniform(f"betainc {a}", 0.3, 0.5, 5)},
-            behind=_behind(lambda x, a=a, b=b: mpmath.betainc(a, b, 0, x, regularized=True)),
-        )
+        x, y = uniform(f"{name} a", *a, 4), uniform(f"{name} b", *b, 4)
+        yield from at(kind, name, f, vjp, {"pairs": (x, y)}, behind=_behind(exact))
+    middle = [
+        (f"betainc {a} {b}", *betainc(a, b), uniform(f"betainc {a}", 0.3, 0.5, 5))
+        for a, b in ((2.5, 1.5), (40.0, 60.0))
+    ]
     for a in (0.5, 3.0, 50.0):
-        for name, sign, exact in (
-            ("gammainc", 1, lambda x, a=a: mpmath.gammainc(a, 0, x, regularized=True)),
-            ("gammaincc", -1, lambda x, a=a: mpmath.gammainc(a, x, regularized=True)),
-        ):
-            yield from elementwise(
-                "special",
-                f"{name} {a}",
-                lambda x, a=a, name=name: getattr(special, name)(a, x),
-                lambda x, a=a, s=sign: s * gammainc_slope(a, x),
-                {"middle": a * uniform(f"{name} {a}", 0.8, 1.3, 5)},
-                behind=_behind(exact),
-            )
+        for made in (gammainc, gammaincc):
+            name = f"{made.__name__} {a}"
+            middle.append((name, *made(a), a * uniform(name, 0.8, 1.3, 5)))
+    for name, f, slope, exact, x in middle:
+        yield from elementwise(kind, name, f, slope, {"middle": x}, behind=exact)
     yield from at(
-        "special",
+        kind,
         "logsumexp",
         lambda x: special.logsumexp(x, axis=-1),
         lambda ct, x: ct[:, None] * special.softmax(x, axis=-1),
         {"near": uniform("lse", -2, 2, 3, 4), "far": uniform("lse", -2, 2, 3, 4) + 700},
     )
     yield from at(
-        "special",
+        kind,
         "softmax",
         lambda x: special.softmax(x, axis=-1),
         scipy_softmax_vjp,
         {"near": uniform("sm", -2, 2, 3, 4), "far": uniform("sm", -2, 2, 3, 4) - 700},
     )
     yield from at(
-        "special",
+        kind,
         "log_softmax",
         lambda x: special.log_softmax(x, axis=-1),
         lambda ct, x: ct - special.softmax(x, axis=-1) * ct.sum(-1, keepdims=True),
         {"near": uniform("lsm", -2, 2, 3, 4), "spread": uniform("lsm", -20, 20, 3, 4)},
         behind=lambda x: x - special.logsumexp(x, axis=-1)[:, None],
     )
-
-
-def scipy_softmax_vjp(ct, x):
-    y = special.softmax(x, axis=-1)
-    return y * (ct - (ct * y).sum(-1, keepdims=True))

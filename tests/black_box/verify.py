@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from functools import reduce
 from typing import Any
 
 import mpmath
@@ -84,11 +84,7 @@ def matrix(a):
 
 
 def back(m):
-    return (
-        big(np.array([*m.tolist(), None], dtype=object)[:-1].tolist())
-        if m.cols > 1
-        else big(np.array([[v] for v in m], dtype=object))
-    )
+    return big(np.array([*m], dtype=object).reshape(m.rows, m.cols))
 
 
 def batched(f):
@@ -124,7 +120,7 @@ def det(a):
 
 def slogdet(a):
     d = mp.det(matrix(a))
-    return SimpleNamespace(sign=big(mp.sign(d)), logabsdet=big(mp.log(abs(d)))).__dict__.values()
+    return big(mp.sign(d)), big(mp.log(abs(d)))
 
 
 def cholesky(a):
@@ -204,17 +200,12 @@ class Module:
         return getattr(self._own, name)
 
 
-def product(m, args):
-    """An array function whose answer's elements stay objects."""
-    return big(m(*args))
-
-
 LINALG = Module(
     np.linalg,
     inv=batched(inv),
     solve=batched(solve),
     det=batched(det),
-    slogdet=lambda a: tuple(slogdet(a)),
+    slogdet=slogdet,
     cholesky=batched(cholesky),
     eigh=eigh,
     eigvalsh=eigvalsh,
@@ -224,7 +215,7 @@ LINALG = Module(
     qr=qr,
     pinv=pinv,
     matrix_power=power_of,
-    multi_dot=lambda ms: __import__("functools").reduce(np.matmul, ms),
+    multi_dot=lambda ms: reduce(np.matmul, ms),
     expm=lambda a: back(mp.expm(matrix(a), method="taylor")),
     logm=lambda a: back(mp.logm(matrix(a))),
     sqrtm=lambda a: back(mp.sqrtm(matrix(a))),
@@ -275,43 +266,63 @@ FFT = Module(
     irfft=irfft,
 )
 SAME = (
-    "exp", "log", "sqrt", "cbrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "log10", "hypot",
-    "expm1", "log1p", "conj",
-)  # fmt: skip
-OTHER = {
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
-    "arctanh": "atanh",
-}  # fmt: skip
+    *("exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "log10", "expm1"),
+    *("log1p", "conj"),
+)
+INVERSE = ("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh")
 
 
 def cuberoot(x):
     return mpmath.sign(x) * mpmath.cbrt(abs(x))
 
 
+def zeros(shape, *_, **__):
+    return big(np.zeros(shape))
+
+
+def zeros_like(x, **_):
+    return zeros(np.shape(x))
+
+
+def cross(a, b):
+    parts = [a[..., i] * b[..., j] - a[..., j] * b[..., i] for i, j in ((1, 2), (2, 0), (0, 1))]
+    return big(np.stack(parts, -1))
+
+
 Numpy = Module(
-    np, linalg=LINALG, fft=FFT, mean=mean, clip=clip, abs=absolute, absolute=absolute,
-    log2=ufunc(lambda x: mpmath.log(x, 2)), exp2=ufunc(lambda x: mpmath.mpf(2) ** x),
-    **{name: ufunc(getattr(mpmath, name),
-        2 if name == "hypot" else 1) for name in SAME if name != "cbrt"},
-    **{name: ufunc(getattr(mpmath, text)) for name, text in OTHER.items()},
-    cbrt=ufunc(cuberoot), arctan2=ufunc(mpmath.atan2, 2), logaddexp=ufunc(logaddexp, 2),
-    power=ufunc(lambda a, b: a**b, 2), sinc=ufunc(sinc), square=lambda x: x * x,
-    real=ufunc(mpmath.re), imag=ufunc(mpmath.im), angle=ufunc(mpmath.arg),
-    var=lambda x, **k: big(x).var(**k), std=lambda x, **k: big(x).std(**k),
-    asarray=big, array=big, ascontiguousarray=big, float32=big, float64=big, float16=big,
-    zeros_like=lambda x, **_: big(np.zeros(np.shape(x))),
-        isfinite=ufunc(mpmath.isfinite),
-    zeros=lambda shape, *_, **__: big(np.zeros(shape)), ones=lambda shape, *_,
-        **__: big(np.ones(shape)),
-    empty=lambda shape, *_, **__: big(np.zeros(shape)), empty_like=lambda x,
-        **_: big(np.zeros(np.shape(x))),
-    eye=lambda *a, **_: big(np.eye(*a)), trapezoid=lambda y,
-        x: ((y[1:] + y[:-1]) * (x[1:] - x[:-1])).sum() / 2,
-    cross=lambda a, b: big(np.stack([
-        a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1], a[..., 2] * b[..., 0] - a[..., 0] * b[...,
-            2],
-        a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]], -1)),
-)  # fmt: skip
+    np,
+    linalg=LINALG,
+    fft=FFT,
+    **{name: ufunc(getattr(mpmath, name)) for name in SAME},
+    **{name: ufunc(getattr(mpmath, name.replace("arc", "a"))) for name in INVERSE},
+    **dict.fromkeys(("abs", "absolute"), absolute),
+    **dict.fromkeys(("zeros", "empty"), zeros),
+    **dict.fromkeys(("zeros_like", "empty_like"), zeros_like),
+    **dict.fromkeys(
+        ("array", "asarray", "ascontiguousarray", "float16", "float32", "float64"), big
+    ),
+    angle=ufunc(mpmath.arg),
+    arctan2=ufunc(mpmath.atan2, 2),
+    cbrt=ufunc(cuberoot),
+    clip=clip,
+    cross=cross,
+    exp2=ufunc(lambda x: mpmath.mpf(2) ** x),
+    eye=lambda *shape, **_: big(np.eye(*shape)),
+    hypot=ufunc(mpmath.hypot, 2),
+    imag=ufunc(mpmath.im),
+    isfinite=ufunc(mpmath.isfinite),
+    log2=ufunc(lambda x: mpmath.log(x, 2)),
+    logaddexp=ufunc(logaddexp, 2),
+    mean=mean,
+    ones=lambda shape, *_, **__: big(np.ones(shape)),
+    power=ufunc(lambda a, b: a**b, 2),
+    real=ufunc(mpmath.re),
+    sinc=ufunc(sinc),
+    square=lambda x: x * x,
+    std=lambda x, **k: big(x).std(**k),
+    trapezoid=lambda y, x: ((y[1:] + y[:-1]) * (x[1:] - x[:-1])).sum() / 2,
+    var=lambda x, **k: big(x).var(**k),
+)
 SPECIAL = Module(
     None,
     erf=ufunc(mpmath.erf),
@@ -460,12 +471,9 @@ def by_differences(pair: Pair) -> float:
         free = pair.free[i] if i < len(pair.free) else np.zeros(p.shape, bool)
         want = np.where(free, np.asarray(got[i], float), 0.0)
         for k in np.flatnonzero(~np.ravel(free)):
-            h, total = (
-                np.ldexp(1.0, int(np.floor(np.log2(1e-3 * max(abs(p.flat[k]), 0.1) ** 1)))),
-                0.0,
-            )
-            if abs(p.flat[k]) > 100:
-                h = 2.0**-7
+            size = abs(p.flat[k])
+            h = 2.0**-7 if size > 100 else 2.0 ** np.floor(np.log2(1e-3 * max(size, 0.1)))
+            total = 0.0
             for n, w in ((1, 45), (2, -9), (3, 1)):
                 for s in (1, -1):
                     moved = [q.copy() for q in given]

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .pair import Pair, at, drawn, elementwise, uniform
+from .applied import attention, attention_vjp
+from .pair import Pair, at, drawn, each, elementwise, uniform
 from .smooth import layer_norm, layer_norm_vjp, rms_norm, rms_norm_vjp, softmax, softmax_vjp
 
 FLAT = {
@@ -23,19 +24,18 @@ FLAT = {
 }  # fmt: skip
 
 
-def attention(q, k, v):
-    return softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v
-
-
-def attention_vjp(ct, q, k, v):
-    s = np.sqrt(q.shape[-1])
-    p = softmax(q @ k.T / s)
-    ds = softmax_vjp(ct @ v.T, q @ k.T / s) / s
-    return ds @ k, ds.T @ q, p.T @ ct
-
-
 def argmax_one_hot(x):
     return (x == x.max(-1, keepdims=True)) * 1.0
+
+
+def zeros_vjp(ct, x):
+    return np.zeros_like(x)
+
+
+def centred_mean_vjp(ct, x):
+    n = x.shape[1]
+    mean = (ct / n)[:, None] * np.full(x.shape, 1 / n).sum(-1, keepdims=True)
+    return np.broadcast_to(ct[:, None] / n, x.shape) - mean
 
 
 def normalised_sum(x):
@@ -59,141 +59,89 @@ def unit_norm_vjp(ct, x):
     return (g - u * (u * g).sum(-1, keepdims=True)) / n
 
 
+OF_ORDER = {
+    "argmax one hot": (argmax_one_hot, zeros_vjp),
+    "argsort": (lambda x: np.argsort(x, -1) * 1.0, zeros_vjp),
+    "count above": (lambda x: float((x > 0).sum()), zeros_vjp),
+}
+OF_ONE_NUMBER = {
+    "x/x": (lambda x: x / x, lambda x: 1 / x - x / x**2),
+    "sqrt squared": (
+        lambda x: np.sqrt(x) ** 2 - x,
+        lambda x: 2 * np.sqrt(x) * (0.5 / np.sqrt(x)) - 1,
+    ),
+    "sin² + cos²": (
+        lambda x: np.sin(x) ** 2 + np.cos(x) ** 2,
+        lambda x: 2 * np.sin(x) * np.cos(x) - 2 * np.cos(x) * np.sin(x),
+    ),
+    "(x+1)² expanded": (
+        lambda x: (x + 1) ** 2 - x * x - 2 * x,
+        lambda x: 2 * (x + 1) - 2 * x - 2,
+    ),
+}
+OF_ROWS = {
+    "softmax(x).sum()": (
+        lambda x: softmax(x).sum(-1),
+        lambda ct, x: softmax_vjp(np.broadcast_to(ct[:, None], x.shape), x),
+    ),
+    "layer_norm summed": (
+        lambda x: layer_norm(x).sum(-1),
+        lambda ct, x: layer_norm_vjp(np.broadcast_to(ct[:, None], x.shape), x),
+    ),
+    "sum of shares": (normalised_sum, normalised_sum_vjp),
+    "norm of the unit vector": (unit_norm, unit_norm_vjp),
+    "centred mean": (lambda x: (x - x.mean(-1, keepdims=True)).mean(-1), centred_mean_vjp),
+}
+
+
 def pairs() -> Iterator[Pair]:
     """All of this file."""
+    yield from flat()
+    yield from cancelled()
+
+
+def flat() -> Iterator[Pair]:
+    """Gradients that are exactly zero."""
+    kind = "zero"
     for name, f in FLAT.items():
         x = drawn(f"flat {name}", 6, scale=2.0)
-        yield from elementwise("zero", name, f, lambda x: 0 * x, {"ordinary": x}, hidden=True)
+        points = {"ordinary": x}
         if name not in ("saturated exp", "dead relu", "clipped away"):
-            yield from elementwise(
-                "zero", name, f, lambda x: 0 * x, {"large": x + 1000.123}, hidden=True
-            )
+            points |= {"large": x + 1000.123}
+        yield from elementwise(kind, name, f, lambda x: 0 * x, points, hidden=True)
     x = drawn("one hot", 3, 4)
+    yield from each(kind, {"ordinary": x}, OF_ORDER, hidden=True)
     yield from at(
-        "zero",
-        "argmax one hot",
-        argmax_one_hot,
-        lambda ct, x: np.zeros_like(x),
-        {"ordinary": x},
-        hidden=True,
-    )
-    yield from at(
-        "zero",
-        "argsort",
-        lambda x: np.argsort(x, -1) * 1.0,
-        lambda ct, x: np.zeros_like(x),
-        {"ordinary": x},
-        hidden=True,
-    )
-    yield from at(
-        "zero",
-        "count above",
-        lambda x: float((x > 0).sum()),
-        lambda ct, x: np.zeros_like(x),
-        {"ordinary": x},
-        hidden=True,
-    )
-    yield from at(
-        "zero",
+        kind,
         "second primal unused",
         lambda x, y: x * 2,
         lambda ct, x, y: (2 * ct, 0 * y),
         {"ordinary": (x, x + 1)},
     )
+    point = {"ordinary": drawn("s1", 4, 1)}
+    yield from at(kind, "softmax of one", softmax, lambda ct, x: 0 * x, point)
     yield from at(
-        "zero", "softmax of one", softmax, lambda ct, x: 0 * x, {"ordinary": drawn("s1", 4, 1)}
-    )
-    yield from at(
-        "zero",
+        kind,
         "log_softmax of one",
         lambda x: x - np.log(np.exp(x).sum(-1, keepdims=True)),
         lambda ct, x: 0 * x,
         {"ordinary": drawn("ls1", 4, 1)},
     )
-    yield from at(
-        "zero",
-        "attention with one key",
-        attention,
-        attention_vjp,
-        {"ordinary": (drawn("q", 3, 4), drawn("k", 1, 4), drawn("v", 1, 4))},
-    )
-    kind = "cancelled"
+    point = {"ordinary": (drawn("q", 3, 4), drawn("k", 1, 4), drawn("v", 1, 4))}
+    yield from at(kind, "attention with one key", attention, attention_vjp, point)
+
+
+def cancelled() -> Iterator[Pair]:
+    """Gradients whose terms cancel to rounding."""
+    kind, few = "cancelled", {"loses": np.inf}
     for s in (1.0, 1e-3, 1e3):
-        few = {"dtypes": ("float64", "float32"), "loses": np.inf}
         w = f"{s:g}"
         y = s * uniform(f"cancelled {s}", 0.5, 2, 3, 5)
-        yield from at(
-            kind, "layer_norm over one feature", layer_norm, layer_norm_vjp, {w: y[:, :1]}, **few
-        )
-        yield from elementwise(
-            kind, "x/x", lambda x: x / x, lambda x: 1 / x - x / x**2, {w: y[0]}, **few
-        )
-        yield from at(
-            kind,
-            "softmax(x).sum()",
-            lambda x: softmax(x).sum(-1),
-            lambda ct, x: softmax_vjp(np.broadcast_to(ct[:, None], x.shape), x),
-            {w: y},
-            **few,
-        )
-        yield from at(kind, "sum of shares", normalised_sum, normalised_sum_vjp, {w: y}, **few)
-        yield from at(kind, "norm of the unit vector", unit_norm, unit_norm_vjp, {w: y}, **few)
-        yield from elementwise(
-            kind,
-            "sin² + cos²",
-            lambda x: np.sin(x) ** 2 + np.cos(x) ** 2,
-            lambda x: 2 * np.sin(x) * np.cos(x) - 2 * np.cos(x) * np.sin(x),
-            {w: y[0]},
-            **few,
-        )
-        yield from (
-            elementwise(
-                kind,
-                "log exp",
-                lambda x: np.log(np.exp(x)) - x,
-                lambda x: np.exp(x) / np.exp(x) - 1,
-                {w: y[0]},
-                **few,
-            )
-            if s < 100
-            else ()
-        )
-        yield from at(
-            kind,
-            "layer_norm summed",
-            lambda x: layer_norm(x).sum(-1),
-            lambda ct, x: layer_norm_vjp(np.broadcast_to(ct[:, None], x.shape), x),
-            {w: y},
-            **few,
-        )
-        yield from elementwise(
-            kind,
-            "sqrt squared",
-            lambda x: np.sqrt(x) ** 2 - x,
-            lambda x: 2 * np.sqrt(x) * (0.5 / np.sqrt(x)) - 1,
-            {w: y[0]},
-            **few,
-        )
-        yield from elementwise(
-            kind,
-            "(x+1)² expanded",
-            lambda x: (x + 1) ** 2 - x * x - 2 * x,
-            lambda x: 2 * (x + 1) - 2 * x - 2,
-            {w: y[0]},
-            **few,
-        )
-        yield from at(
-            kind,
-            "centred mean",
-            lambda x: (x - x.mean(-1, keepdims=True)).mean(-1),
-            lambda ct, x: (
-                np.broadcast_to(ct[:, None] / x.shape[1], x.shape)
-                - (ct / x.shape[1])[:, None]
-                * np.full(x.shape, 1 / x.shape[1]).sum(-1, keepdims=True)
-            ),
-            {w: y},
-            **few,
-        )
+        for name, (f, slope) in OF_ONE_NUMBER.items():
+            yield from elementwise(kind, name, f, slope, {w: y[0]}, **few)
+        yield from each(kind, {w: y}, OF_ROWS, **few)
+        one = {w: y[:, :1]}
+        yield from at(kind, "layer_norm over one feature", layer_norm, layer_norm_vjp, one, **few)
         yield from at(
             kind,
             "rms_norm over one feature",
@@ -210,3 +158,12 @@ def pairs() -> Iterator[Pair]:
             {w: y[0]},
             **few,
         )
+        if s < 100:
+            yield from elementwise(
+                kind,
+                "log exp",
+                lambda x: np.log(np.exp(x)) - x,
+                lambda x: np.exp(x) / np.exp(x) - 1,
+                {w: y[0]},
+                **few,
+            )

@@ -75,12 +75,6 @@ def test_get_rows_adds_every_position_of_a_row_once():
     assert none is None
 
 
-def test_get_rows_back_is_the_gradient_of_get_rows():
-    g = Draw("rows").normal(5, 3)
-    back = get_rows_back.forward(F64, g, ROWS, n_rows=7)
-    assert np.array_equal(back, get_rows.vjp(F64, g, np.zeros((7, 3)), ROWS)[0])
-
-
 def test_the_gradient_of_get_rows_back_is_get_rows():
     ct = Draw("rows").normal(7, 3)
     dg, none = get_rows_back.vjp(F64, ct, np.zeros((5, 3)), ROWS, n_rows=7)
@@ -93,14 +87,6 @@ def test_rows_that_no_index_names_are_zero():
     assert back.sum(axis=1).tolist() == [0, 0, 0, 0, 6, 0]
     empty = get_rows_back.forward(F64, np.ones((0, 3)), np.array([], dtype=int), n_rows=2)
     assert np.array_equal(empty, np.zeros((2, 3)))
-
-
-@pytest.mark.parametrize("row", [5, 12])
-def test_a_row_beyond_the_table_is_refused(row):
-    with pytest.raises(IndexError):
-        get_rows.forward(F64, ZEROS, np.array([0, row]))
-    with pytest.raises(IndexError):
-        get_rows_back.forward(F64, ZEROS[:2], np.array([0, row]), n_rows=5)
 
 
 # ── gather and scatter_add ───────────────────────────────────────────────────────────────────

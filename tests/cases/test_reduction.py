@@ -4,18 +4,13 @@ import numpy as np
 import pytest
 from gradcheck_cases import reduction
 from gradcheck_cases.reduction import (
-    cumprod,
     cumsum,
-    l2_norm,
-    logsumexp,
     max_rows,
-    mean,
     prod,
     repeat,
     sort,
     spaced,
     sum_all,
-    sum_rows,
     top_k,
     variance,
 )
@@ -46,33 +41,14 @@ def gap(spec, x, **attrs):
 
 @pytest.mark.parametrize("axis", [None, 0, -1, 1, (0, 2), (-1, -3), (0, 1, 2)])
 @pytest.mark.parametrize("keepdims", [False, True])
-def test_a_sum_hands_every_element_its_own_sums_cotangent(axis, keepdims):
+def test_a_sum_is_numpys_and_its_vjp_the_transpose(axis, keepdims):
     x, _ = drawn(2, 3, 5)
-    y = sum_all.forward(F64, x, axis=axis, keepdims=keepdims)
+    attrs = {"axis": axis, "keepdims": keepdims}
+    y = sum_all.forward(F64, x, **attrs)
+    np.testing.assert_array_equal(y, np.sum(x, **attrs))
     ct = Draw("ct").signed(*y.shape)
-    dx = sum_all.vjp(F64, ct, x, axis=axis, keepdims=keepdims)
-    np.testing.assert_array_equal(y, np.sum(x, axis=axis, keepdims=keepdims))
+    dx = sum_all.vjp(F64, ct, x, **attrs)
     assert (dx * x).sum() == pytest.approx((ct * y).sum())
-    for place in np.ndindex(x.shape):
-        unit = np.zeros(x.shape)
-        unit[place] = 1
-        assert dx[place] == (ct * np.sum(unit, axis=axis, keepdims=keepdims)).sum()
-
-
-def test_sum_rows_keeps_its_axis_whatever_the_rank():
-    for shape in [(5,), (3, 5), (2, 3, 2, 5)]:
-        x, _ = drawn(*shape)
-        y = sum_rows.forward(F64, x)
-        assert y.shape == (*shape[:-1], 1)
-        assert sum_rows.vjp(F64, y, x).shape == shape
-
-
-def test_the_mean_is_the_sum_over_the_number_of_elements_reduced():
-    x, _ = drawn(2, 3, 5)
-    for axis, count in [(-1, 5), (0, 2), ((0, -1), 10)]:
-        y = mean.forward(F64, x, axis=axis)
-        dx = mean.vjp(F64, np.ones(y.shape), x, axis=axis)
-        np.testing.assert_allclose(dx, 1 / count, rtol=1e-15)
 
 
 # ── repeat ───────────────────────────────────────────────────────────────────────────────────
@@ -87,23 +63,6 @@ def test_the_two_orders_are_numpys_tile_and_repeat():
     for interleave, row in [(False, [0.0, 1.0, 0.0, 1.0]), (True, [0.0, 0.0, 1.0, 1.0])]:
         y = repeat.forward(F64, np.array([[0.0, 1.0]]), counts=(1, 2), interleave=interleave)
         assert y.tolist() == [row]
-
-
-def test_a_repeated_elements_gradient_is_the_sum_over_its_copies():
-    ct = 2.0 ** np.arange(8).reshape(2, 4)  # the gradient spells which copies took part
-    x = np.zeros((1, 2))
-    dx = repeat.vjp(F64, ct, x, counts=(2, 2))
-    assert dx.tolist() == [[1 + 4 + 16 + 64, 2 + 8 + 32 + 128]]
-    dx = repeat.vjp(F64, ct, x, counts=(2, 2), interleave=True)
-    assert dx.tolist() == [[1 + 2 + 16 + 32, 4 + 8 + 64 + 128]]
-
-
-def test_the_sum_of_everything_is_right_for_one_element_only():
-    for shape in [(1, 1), (1, 2), (2, 2)]:
-        x, _ = drawn(*shape)
-        ct = Draw("ct").signed(3 * shape[0], 5 * shape[1])
-        dx = repeat.vjp(F64, ct, x, counts=(3, 5))
-        assert np.allclose(dx, ct.sum()) == (shape == (1, 1))
 
 
 # ── max ──────────────────────────────────────────────────────────────────────────────────────
@@ -124,64 +83,13 @@ def test_the_gap_of_a_maximum_counts_the_first_place_only():
     assert gap(max_rows, [[7.0]]).tolist() == [[1]]
 
 
-@pytest.mark.frameworks
-def test_the_conventions_at_a_tie_are_those_of_pytorch():
-    torch = pytest.importorskip("torch")
-    x = np.array([[2.0, 1.0, 2.0, 0.5, 2.0], [1.0, 1.0, 1.0, 1.0, 1.0]])
-    ct = np.array([2.0, -3.0])
-
-    def slope(function, cotangent):
-        leaf = torch.tensor(x, requires_grad=True)
-        function(leaf).backward(torch.tensor(cotangent))
-        return leaf.grad.numpy()
-
-    got = slope(lambda t: t.max(dim=-1).values, ct)
-    np.testing.assert_allclose(got, max_rows.vjp(F64, ct, x))
-    got = slope(lambda t: t.amax(dim=-1), ct)
-    np.testing.assert_allclose(got, convention(max_rows, "split")(F64, ct, x))
-    rows = np.arange(1.0, 11.0).reshape(2, 5)
-    got = slope(lambda t: t.sort(dim=-1, stable=True).values, rows)
-    np.testing.assert_allclose(got, convention(sort, "in order")(F64, rows, x))
-
-
 # ── products ─────────────────────────────────────────────────────────────────────────────────
-
-
-def test_zeros_in_a_product():
-    cases = {
-        "none": ([2.0, 3.0, 5.0], [15.0, 10.0, 6.0]),
-        "one": ([2.0, 0.0, 5.0], [0.0, 10.0, 0.0]),
-        "two": ([0.0, 3.0, 0.0], [0.0, 0.0, 0.0]),
-    }
-    for x, want in cases.values():
-        assert prod.vjp(F64, np.array(1.0), np.array(x)).tolist() == want
 
 
 def test_an_empty_product_is_one():
     x = np.zeros((3, 0))
     assert prod.forward(F64, x).tolist() == [1, 1, 1]
     assert prod.vjp(F64, np.ones(3), x).shape == (3, 0)
-
-
-def test_zeros_in_a_running_product():
-    # y = x0, x0 x1, x0 x1 x2: only what lies before the second zero has a gradient.
-    ct = np.array([1.0, 10.0, 100.0])
-    cases = [
-        ([2.0, 3.0, 5.0], [1 + 30 + 1500, 20 + 1000, 600]),
-        ([0.0, 3.0, 5.0], [1 + 30 + 1500, 0, 0]),
-        ([2.0, 0.0, 5.0], [1, 20 + 1000, 0]),
-        ([0.0, 3.0, 0.0], [1 + 30, 0, 0]),
-    ]
-    for x, want in cases:
-        assert cumprod.vjp(F64, ct, np.array(x)).tolist() == want
-
-
-def test_the_last_running_product_is_the_product():
-    x, ct = drawn(4, 5)
-    x[0, 1] = x[1, 0] = x[1, 4] = 0
-    last = np.zeros_like(ct)
-    last[:, -1] = ct[:, -1]
-    np.testing.assert_allclose(cumprod.vjp(F64, last, x), prod.vjp(F64, ct[:, -1], x), rtol=1e-13)
 
 
 # ── running sums ─────────────────────────────────────────────────────────────────────────────
@@ -195,18 +103,6 @@ def test_a_running_sum_is_a_triangle_and_its_vjp_the_transpose(exclusive, revers
     want = np.triu(np.ones((4, 4)), exclusive) if reverse else np.tril(np.ones((4, 4)), -exclusive)
     np.testing.assert_array_equal(triangle, want)
     np.testing.assert_array_equal(cumsum.vjp(F64, np.eye(4), np.eye(4), **attrs), want)
-
-
-def test_logsumexp_shares_out_the_cotangent_whatever_the_shift():
-    x, _ = drawn(3, 5)
-    ct = np.array([2.0, -3.0, 0.5])
-    dx = logsumexp.vjp(F64, ct, x)
-    np.testing.assert_allclose(dx.sum(axis=-1), ct, rtol=1e-14)
-    for shift in (-800.0, 800.0):
-        np.testing.assert_allclose(logsumexp.vjp(F64, ct, x + shift), dx, rtol=1e-11)
-        np.testing.assert_allclose(
-            logsumexp.forward(F64, x + shift) - shift, logsumexp.forward(F64, x), rtol=1e-11
-        )
 
 
 # ── order ────────────────────────────────────────────────────────────────────────────────────
@@ -269,16 +165,6 @@ def test_the_variance_is_numpys_and_its_gradient_sums_to_zero(ddof):
     dx = variance.vjp(F64, np.ones(3), x, ddof=ddof)
     np.testing.assert_allclose(dx.sum(axis=-1), 0, atol=1e-15)
     np.testing.assert_allclose((dx * x).sum(axis=-1), 2 * x.var(axis=-1, ddof=ddof))
-
-
-def test_a_norms_gradient_has_the_cotangents_length_and_none_at_the_origin():
-    x, _ = drawn(3, 5)
-    x[1] = 0
-    ct = np.array([2.0, 3.0, -0.5])
-    dx = l2_norm.vjp(F64, ct, x)
-    np.testing.assert_allclose(np.sqrt((dx * dx).sum(axis=-1)), [2, 0, 0.5], rtol=1e-15)
-    np.testing.assert_allclose((dx * x).sum(axis=-1), ct * np.sqrt((x * x).sum(axis=-1)))
-    assert gap(l2_norm, x)[1].tolist() == [0] * 5
 
 
 def test_beside_is_the_next_number_of_float32():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.results.baseline import clock
+from gradcheck.results.baseline import entry as entry_file
 
 ONE = ("--op", "relu", "--dialect", "default", "--dtype", "float64", "--no-contract")
 WRONG = (*ONE, "--impl", "kernels:WRONG")
@@ -97,7 +97,7 @@ def test_mending_a_listed_failure_closes_the_gate_with_the_line_to_remove(run, l
     ],
 )
 def test_an_entry_that_is_not_true_closes_the_gate(run, listed, monkeypatch, old, new, breach):
-    monkeypatch.setattr(clock, "today", lambda: date(2026, 11, 21))
+    monkeypatch.setattr(entry_file, "today", lambda: date(2026, 11, 21))
     text = listed.read_text()
     if breach == "OTHER VERDICT":
         text = text.replace("max_error = 3.0\n", "")

@@ -15,7 +15,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.implementations.reference import Reference
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from gradcheck.spec.suite import Case
 
 SMALL = ("--op", "rms_norm", "--dialect", "weight", "--sample", "typical", "--sample", "batched")

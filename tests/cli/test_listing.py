@@ -143,7 +143,7 @@ def test_a_passing_run_imports_what_judges_operators(passing):
 
 def test_a_passing_run_does_not_import_what_it_does_not_need(passing):
     unneeded = (
-        "explain", "judge.contract.battery", "judge.model", "judge.rule", "judge.contract_check",
+        "explain", "judge.model", "judge.rule", "judge.contract_check",
         "judge.evidence_curves", "judge.evidence_curves", "power", "implementations.isolated",
         "implementations.native", "implementations.manifest", "implementations.protocol",
         "run.workers.pool", "run.workers.fork_server", "run.workers.remote", "run.cluster",

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from gradcheck.report import FORMATS
-from gradcheck.results.expectation import Gate
 from gradcheck.results.stored.read import CUT, read
+from gradcheck.results.verdict import Gate
 
 SLOW = r"""
 import os, time

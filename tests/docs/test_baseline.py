@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gradcheck.cli.baseline import ACTIONS
 from gradcheck.results.baseline.file import KEYS, VERDICTS, parsed
-from gradcheck.results.expectation import Breach
+from gradcheck.results.verdict import Breach
 
 PAGE = (Path(__file__).parents[2] / "docs" / "baseline.md").read_text(encoding="utf-8")
 (TOML,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -7,7 +7,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.implementations.processes.crash_or_hang import LIMITS
 from gradcheck.judge.compare import ERROR_BAR_FACTOR
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.numerics import noise, richardson
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.rule import STEPS

@@ -2,9 +2,9 @@
 
 import gradcheck_cases
 import numpy as np
+import pytest
 
-from gradcheck.explain.engine import diagnose
-from gradcheck.explain.hypotheses.registry import RULES
+from gradcheck.explain.engine import RULES, diagnose
 from gradcheck.explain.hypothesis import Observations
 from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.numerics.arithmetic import FLOATS
@@ -88,7 +88,42 @@ def named(op, vjp, output, rules=RULES, **where):
     return found
 
 
-def only(name):
-    """The one rule of the table called `name`."""
-    (rule,) = [rule for rule in RULES if rule.name == name]
-    return (rule,)
+def only(*names):
+    """The rules of the table called `names`."""
+    found = tuple(rule for rule in RULES if rule.name in names)
+    assert len(found) == len(names)
+    return found
+
+
+def table(rows, keep=None):
+    """A test of rows (rule, op, output, vjp, label, says[, where]): the rule names the defect.
+
+    `says` is a part of its sentence, `where["evidence"]` of its evidence. An empty label: the rule
+    leaves the defect to others.
+    """
+
+    @pytest.mark.parametrize("row", rows, ids=lambda row: f"{row[0]}-{row[1]}-{row[5] or row[2]}")
+    def test(row):
+        rules, op, output, vjp, label, says, *where = row
+        where = dict(*where)
+        evidence = where.pop("evidence", "")
+        rules = only(*([rules] if isinstance(rules, str) else rules))
+        found = named(op, vjp, output, rules, **where)
+        assert evidence in " ".join(found.evidence)
+        assert found.label == label, found
+        assert says in found.says
+        assert not label or found.rule in {rule.name for rule in rules}
+
+    return pytest.mark.slow(keep=keep)(test) if keep else test
+
+
+def reading(op, at, read):
+    """The right VJP of other primals: number `at` is `read(primals)`."""
+
+    def vjp(ct, *primals, **attrs):
+        primals = list(primals)
+        primals[at] = np.asarray(read(*primals)).astype(primals[at].dtype)
+        found = right(op, ct, *primals, **attrs)
+        return found[0] if len(found) == 1 else found
+
+    return vjp

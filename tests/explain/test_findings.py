@@ -11,8 +11,7 @@ from gradcheck.explain.findings import (
     with_causes,
 )
 from gradcheck.judge.contract.asking import quiet
-from gradcheck.judge.contract.battery import PROPERTIES
-from gradcheck.judge.contract_check import contract_cases, judge_contract
+from gradcheck.judge.contract_check import PROPERTIES, contract_cases, judge_contract
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.contract import Mutated, contract_mutants_of
 from gradcheck.results.finding import Finding, Part

@@ -231,37 +231,47 @@ def test_only_what_is_wrong_is_explained():
     assert [f.diagnosis is None for f in found.findings] == [False, True]
 
 
-@pytest.mark.slow
-def test_an_attribute_is_told_from_a_constant():
-    def fixed(ct, x, w, eps):
-        return rms_vjp(ct, x, w, 1e-5)
-
-    found = told(rms, fixed, A, B, attrs={"eps": 0.3})
-    assert found.label == "E"
-    assert "eps = 1e-05" in found.says
-    assert "other eps" in found.evidence[-1]
+def rms_with(eps):
+    return lambda ct, x, w, *_, **__: rms_vjp(ct, x, w, *eps)
 
 
-def test_the_default_of_forward_is_known():
-    def default(ct, x, w, eps):
-        return rms_vjp(ct, x, w)
-
-    found = told(rms, default, A, B, attrs={"eps": 0.3})
-    assert "eps = 0.1, its default" in found.says
+def twice_at_one_point(ct, x):
+    return ct * np.cos(x) * (2 if np.array_equal(x, A) else 3 * x)
 
 
-def test_the_output_in_the_place_of_the_input_is_named():
-    found = told(np.tanh, lambda ct, x: ct * (1 - np.tanh(np.tanh(x)) ** 2), A)
-    assert (found.label, found.says) == ("V", "dx reads the output where it needs x")
+def asin(x):
+    if np.any(np.abs(x) > 1):
+        raise ValueError("out of the domain")
+    return np.arcsin(x)
+
+
+EDGE = np.array([0.9, -0.95, 0.85, -0.9])
+HERE_ALONE = "all 2 probes (the point checked)"
+
+
+@pytest.mark.slow(keep=5)
+@pytest.mark.parametrize(
+    ("forward", "vjp", "primals", "attrs", "label", "says", "evidence"),
+    [
+        (rms, rms_with([1e-5]), (A, B), {"eps": 0.3}, "E", "eps = 1e-05", "other eps"),
+        (rms, rms_with([]), (A, B), {"eps": 0.3}, "P", "eps = 0.1, its default", ""),
+        (np.tanh, lambda ct, x: ct * (1 - np.tanh(np.tanh(x)) ** 2), (A,), {}, "V",
+         "dx reads the output where it needs x", ""),
+        # beyond the largest, what the check differenced is known; so it is where others leave it
+        (np.sin, lambda ct, x: -ct * np.cos(x), (Draw("black box", "big").normal(32, 40),), {}, "S",
+         "", HERE_ALONE),
+        (asin, lambda ct, x: -ct / np.sqrt(1 - x**2), (EDGE,), {}, "S", "", HERE_ALONE),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named(forward, vjp, primals, attrs, label, says, evidence):
+    found = told(forward, vjp, *primals, **({"attrs": attrs} if attrs else {}))
+    assert found.label == label, found
+    assert says in found.says
+    assert evidence in found.evidence[-1]
 
 
 def test_a_coincidence_at_the_point_checked_is_not_enough():
-    point = A.copy()
-
-    def twice_here(ct, x):
-        return ct * np.cos(x) * (2 if np.array_equal(x, point) else 3 * x)
-
-    assert told(np.sin, twice_here, A).label != "F"
+    assert told(np.sin, twice_at_one_point, A).label != "F"
 
 
 def test_a_forward_that_saves_for_its_vjp_has_saved_what_is_asked():
@@ -279,14 +289,6 @@ def test_a_forward_that_saves_for_its_vjp_has_saved_what_is_asked():
     assert "all 4 probes" in found.evidence[-1]
 
 
-@pytest.mark.slow
-def test_beyond_the_largest_what_was_differenced_is_known(monkeypatch):
-    big = Draw("black box", "big").normal(32, 40)
-    found = told(np.sin, lambda ct, x: -ct * np.cos(x), big)
-    assert found.label == "S"
-    assert "all 2 probes (the point checked)" in found.evidence[-1]
-
-
 def test_a_forward_that_is_slow_is_asked_nothing_more(monkeypatch):
     monkeypatch.setattr(function_probes.DifferenceTruth, "affords", lambda self, point: False)
     found = told(np.sin, lambda ct, x: -ct * np.cos(x), A)
@@ -294,60 +296,48 @@ def test_a_forward_that_is_slow_is_asked_nothing_more(monkeypatch):
     assert "all 2 probes" in found.evidence[-1]
 
 
-def test_a_domain_that_other_primals_leave_is_left_out():
-    def asin(x):
-        if np.any(np.abs(x) > 1):
-            raise ValueError("out of the domain")
-        return np.arcsin(x)
-
-    x = np.array([0.9, -0.95, 0.85, -0.9])
-    found = told(asin, lambda ct, x: -ct / np.sqrt(1 - x**2), x)
-    assert found.label == "S"
-    assert "all 2 probes (the point checked)" in found.evidence[-1]
-
-
 # ── calls ────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_buffer_that_is_never_cleared():
+def adding():
     kept = [np.zeros_like(A)]
 
-    def adding(ct, x):
+    def vjp(ct, x):
         kept[0] = kept[0] + ct * np.cos(x)
         return kept[0]
 
-    found = told(np.sin, adding, A, output="vjp")
-    assert found.label == "A"
-    assert found.says == "dx is added to what earlier calls gave: a buffer is never cleared"
+    return vjp
 
 
-def test_a_random_number():
+def noisy():
     draws = np.random.Generator(np.random.Philox(key=3))
-
-    def noisy(ct, x):
-        return ct * np.cos(x) * (1 + 1e-3 * draws.standard_normal(x.shape))
-
-    assert told(np.sin, noisy, A, output="vjp").label == "C"
+    return lambda ct, x: ct * np.cos(x) * (1 + 1e-3 * draws.standard_normal(x.shape))
 
 
-def test_an_argument_that_is_written_to():
-    def in_place(ct, x):
-        ct *= np.cos(x)
-        return ct
-
-    found = told(np.sin, in_place, A, output="vjp")
-    assert (found.label, found.rule) == ("X", "call")
+def in_place(ct, x):
+    ct *= np.cos(x)
+    return ct
 
 
-def test_an_answer_that_is_kept():
+def cached():
     kept = {}
+    return lambda ct, x: kept.setdefault(x.shape, ct * np.cos(x))
 
-    def cached(ct, x):
-        return kept.setdefault(x.shape, ct * np.cos(x))
 
-    found = told(np.sin, cached, A)
-    assert found.label == "V"
-    assert "the answer to an earlier call" in found.says
+@pytest.mark.parametrize(
+    ("vjp", "output", "label", "rule", "says"),
+    [
+        (adding(), "vjp", "A", "recall",
+         "dx is added to what earlier calls gave: a buffer is never cleared"),
+        (noisy(), "vjp", "C", "recall", ""),
+        (in_place, "vjp", "X", "call", ""),
+        (cached(), "x", "V", "earlier", "the answer to an earlier call"),
+    ],
+)  # fmt: skip
+def test_calls_that_leave_something_behind_are_named(vjp, output, label, rule, says):
+    found = told(np.sin, vjp, A, output=output)
+    assert (found.label, found.rule) == (label, rule)
+    assert says in found.says
 
 
 def test_code_that_raises_has_no_class():

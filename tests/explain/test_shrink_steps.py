@@ -6,8 +6,8 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.explain.shrink_candidate import Candidate, Domain
 from gradcheck.explain.shrink_steps import Group, groups, proposed, taken
+from gradcheck.explain.shrink_trial import Candidate, Domain
 
 
 def domain(op, dialect=""):

@@ -15,7 +15,7 @@ from gradcheck.errors import LoadError, UnknownNameError
 from gradcheck.implementations.isolated import Isolated, Isolation
 from gradcheck.implementations.load import load
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.contract import battery
+from gradcheck.judge import contract_check
 from gradcheck.judge.contract.asking import Unasked, Unfit
 from gradcheck.judge.contract.subject import Subject
 from gradcheck.judge.model import judge_model
@@ -469,7 +469,9 @@ def test_bits_and_layout_arrive(there, suite):
 
 
 HABITS = [m.name.replace("-", "_") for m in MUTANTS]
-PROPERTIES = [p for p in battery.PROPERTIES if p.name not in ("sizes", "attributes", "scaling")]
+PROPERTIES = [
+    p for p in contract_check.PROPERTIES if p.name not in ("sizes", "attributes", "scaling")
+]
 """Not those that need many samples, and say nothing of memory."""
 BREAKS = {
     "reused_buffer": "owned",

@@ -9,7 +9,7 @@ from gradcheck.implementations.python import Python
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 from tests.implementations.tables import case_of, imported
 from tests.implementations.tables import judged as findings
 

@@ -3,7 +3,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from gradcheck.implementations.torch_op import array_of, lent, tensor_of
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 
 X = np.arange(12.0).reshape(3, 4)
 LAYOUTS = {

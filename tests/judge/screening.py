@@ -2,40 +2,16 @@
 
 import numpy as np
 
-C = np.sqrt(2 / np.pi)
-
-
-def rms(x, w, eps=1e-5):
-    return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + eps) * w
-
-
-def rms_vjp(ct, x, w, eps=1e-5):
-    r = 1 / np.sqrt(np.mean(x * x, -1, keepdims=True) + eps)
-    g = ct * w
-    return r * g - x * r**3 * np.mean(g * x, -1, keepdims=True), (ct * x * r).sum(0)
-
-
-def softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def softmax_vjp(ct, x):
-    y = softmax(x)
-    return y * (ct - (ct * y).sum(-1, keepdims=True))
-
-
-def layer_norm(x, w, b, eps=1e-5):
-    m = x - x.mean(-1, keepdims=True)
-    return m / np.sqrt(np.mean(m * m, -1, keepdims=True) + eps) * w + b
-
-
-def layer_norm_vjp(ct, x, w, b, eps=1e-5):
-    m = x - x.mean(-1, keepdims=True)
-    r = 1 / np.sqrt(np.mean(m * m, -1, keepdims=True) + eps)
-    n, g = m * r, ct * w
-    dx = r * (g - g.mean(-1, keepdims=True) - n * np.mean(g * n, -1, keepdims=True))
-    return dx, (ct * n).sum(0), ct.sum(0)
+from tests.functions import (
+    gelu,
+    gelu_vjp,
+    layer_norm,
+    layer_norm_vjp,
+    rms_norm,
+    rms_norm_vjp,
+    softmax,
+    softmax_vjp,
+)
 
 
 def cross_entropy(x):
@@ -62,15 +38,6 @@ def attention_vjp(ct, q, k, v):
     dp = ct @ np.swapaxes(v, -1, -2)
     ds = p * (dp - (dp * p).sum(-1, keepdims=True)) / 4
     return ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ ct
-
-
-def gelu(x):
-    return 0.5 * x * (1 + np.tanh(C * (x + 0.044715 * x * x * x)))
-
-
-def gelu_vjp(ct, x):
-    t = np.tanh(C * (x + 0.044715 * x * x * x))
-    return ct * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * C * (1 + 3 * 0.044715 * x * x))
 
 
 def sigmoid(x):
@@ -100,11 +67,11 @@ def network_vjp(ct, x, w, v):
 
 
 def with_eps(eps):
-    return (lambda x, w: rms(x, w, eps)), (lambda ct, x, w: rms_vjp(ct, x, w, eps))
+    return (lambda x, w: rms_norm(x, w, eps)), (lambda ct, x, w: rms_norm_vjp(ct, x, w, eps))
 
 
 ORDINARY = {
-    "rms_norm": (rms, rms_vjp, lambda r: (r((8, 32)), r(64)[:32])),
+    "rms_norm": (rms_norm, rms_norm_vjp, lambda r: (r((8, 32)), r(64)[:32])),
     "softmax": (softmax, softmax_vjp, lambda r: (r((16, 32)),)),
     "layer_norm": (layer_norm, layer_norm_vjp, lambda r: (r((8, 64)), r(64), r(64))),
     "matmul": (

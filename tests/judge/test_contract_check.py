@@ -10,8 +10,7 @@ from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.python import bound_operator
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import broken
-from gradcheck.judge.contract.battery import PROPERTIES, Property
-from gradcheck.judge.contract_check import contract_cases, judge_contract
+from gradcheck.judge.contract_check import PROPERTIES, Property, contract_cases, judge_contract
 from gradcheck.judge.operator_truth import CaseTruth
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
@@ -199,3 +198,16 @@ def test_of_few_samples_the_best_is_taken_and_none_if_none_fits():
     kinks = [c for c in SUITE.cases(["relu"]) if c.sample.at_kink]
     assert kinks
     assert contract_cases(kinks) == frozenset()
+
+
+def test_names_and_sentences_are_unique():
+    assert len({p.name for p in PROPERTIES}) == len(PROPERTIES) == 16
+    assert len({p.says for p in PROPERTIES}) == len(PROPERTIES)
+
+
+@pytest.mark.parametrize("asked", PROPERTIES, ids=lambda p: p.name)
+def test_each_says_what_is_owed_in_one_sentence(asked):
+    assert asked.says[0].isupper()
+    assert asked.says.endswith(".")
+    assert asked.needs in ("", "strided", "asked", "into")
+    assert asked.examine.__doc__

@@ -10,8 +10,8 @@ from gradcheck.judge.directional_check import (
     DirectionalCheck,
     DirectionalResult,
     common_factor,
-    judge_tensors,
 )
+from gradcheck.judge.loss import judge_tensors
 from gradcheck.numerics.adaptive_slope import Sides, Slope, TensorView
 from gradcheck.numerics.line_function import Given, Heading, Scalar, unit_of
 from gradcheck.results.finding import Finding, Part

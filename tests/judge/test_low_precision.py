@@ -24,9 +24,8 @@ from gradcheck.judge.low_precision import (
 from gradcheck.judge.operator import certified, judge_case
 from gradcheck.judge.operator_truth import CaseTruth, Unsuitable
 from gradcheck.numerics.arithmetic import F32
-from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.arrays import as_tuple, dtype_named
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.numerics.estimator import certain
 from gradcheck.numerics.narrow import ScatteredArithmetic
 from gradcheck.results.finding import Finding

@@ -18,7 +18,7 @@ from gradcheck.judge.call import vjp_rows_at
 from gradcheck.judge.compare import TOLERANCES
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import draw_cotangents
-from gradcheck.judge.function_primal import PrimalCheck
+from gradcheck.judge.primal_check import PrimalCheck
 from gradcheck.numerics import coarse_pass as screening
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.coarse_pass import SMALLEST, screen
@@ -105,7 +105,7 @@ def measure(name, seeds, sizes=(0.1, 0.01)):
 # ── honest bars, errors that are seen, nobody accused ────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=5)
+@pytest.mark.suite(keep=5, rest=10)
 @pytest.mark.parametrize("name", [*ORDINARY, *HARD])
 def test_the_screen_is_honest_sees_and_accuses_nobody(name):
     tally = measure(name, range(1), sizes=(0.01,))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.evidence_curves import FIT_STEPS, TaylorLine
 from gradcheck.judge.operator import judge_case
@@ -16,18 +15,10 @@ from gradcheck.numerics.direction import Along, draw_direction
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import Point
 from gradcheck.results.verdict import Verdict
+from tests.functions import softmax, softmax_vjp
+from tests.judge.changed import Changed, truth_of
 
-SEEDS = 200
-
-
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def softmax_vjp(ct, x):
-    y = softmax(x)
-    return y * (ct - (y * ct).sum(axis=-1, keepdims=True))
+SEEDS = 100
 
 
 def rms_norm(x, eps=1e-6):
@@ -138,7 +129,7 @@ def test_a_forward_that_is_infinite_everywhere_leaves_no_curve():
     assert line(lambda x: x / 0.0, np.ones(2)).left_by([np.ones(2)]) is None
 
 
-@pytest.mark.suite(keep=2)
+@pytest.mark.suite(keep=2, rest=7)
 @pytest.mark.parametrize(
     ("name", "mean", "spread"), [*((name, 0, 1) for name in FUNCTIONS), *INPUTS]
 )
@@ -331,29 +322,6 @@ def test_one_line_serves_several_gradients():
     assert abs(wrong.intercept - right.product) <= wrong.error_bar <= 1e-7
 
 
-class Spoiled:
-    """The reference, with one gradient changed."""
-
-    name = "spoiled"
-
-    def __init__(self, change):
-        self.change = change
-
-    def bind(self, case, dtype):
-        bound = Reference().bind(case, dtype)
-
-        def vjp(ct, *primals, **attrs):
-            first, *rest = as_tuple(bound.vjp(ct, *primals, **attrs))
-            return (self.change(first), *rest)
-
-        return Bound(vjp=vjp, forward=None, attrs=bound.attrs)
-
-
-def truth_of(op, sample="typical", dialect=None):
-    cases = SUITE.cases([op], [dialect] if dialect else [], [sample])
-    return CaseTruth(cases[0])
-
-
 def judged(truth, binding=None, dtype="float64"):
     found = judge_case(truth, binding or Reference(), dtype, taylor=True)
     return {finding.name: finding for finding in found}
@@ -366,10 +334,10 @@ def test_nobody_gets_a_curve_unasked():
 
 
 def test_what_is_not_a_gradient_has_no_curve():
-    found = judged(truth_of("softmax"), Spoiled(lambda g: g[..., :-1]))
+    found = judged(truth_of("softmax"), Changed(lambda g: g[..., :-1]))
     assert found["x"].verdict is Verdict.FAIL
     assert found["x"].taylor is None
-    found = judged(truth_of("softmax"), Spoiled(lambda g: g * np.nan))
+    found = judged(truth_of("softmax"), Changed(lambda g: g * np.nan))
     assert found["x"].verdict is Verdict.FAIL
     assert found["x"].taylor is None
     assert judged(truth_of("softmax"))["forward"].taylor is None
@@ -395,7 +363,7 @@ def test_the_curve_of_a_right_gradient_finds_no_error(op):
 
 
 def test_a_wrong_gradient_has_an_intercept_and_the_verdict_stays_the_same():
-    truth, wrong = truth_of("softmax"), Spoiled(lambda g: g * (1 + 1e-6))
+    truth, wrong = truth_of("softmax"), Changed(lambda g: g * (1 + 1e-6))
     found = judged(truth, wrong)["x"]
     curve = found.taylor
     assert curve.intercept == pytest.approx(-1e-6 * curve.product, rel=1e-2)
@@ -419,7 +387,7 @@ def test_elements_on_a_kink_or_beside_one_stay_where_they_are(op, sample):
     near = truth.declared.near()[0]
     assert near.any()
     right = judged(truth)["x"].taylor
-    anything = judged(truth, Spoiled(lambda g: np.where(near, 7.0, g)))["x"].taylor
+    anything = judged(truth, Changed(lambda g: np.where(near, 7.0, g)))["x"].taylor
     if near.all():
         assert right is None
         return

@@ -8,38 +8,14 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.implementations.bound import Bound
-from gradcheck.implementations.reference import Reference
 from gradcheck.judge.evidence_curves import CURVE_STEPS, curve_steps, v_curve
 from gradcheck.judge.operator import judge_case, with_v_curves
 from gradcheck.judge.operator_truth import CaseTruth
-from gradcheck.numerics.arrays import as_tuple
 from gradcheck.results.finding import Finding, VCurve
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec import Kink, OpSpec, Sample
 from gradcheck.spec.suite import Case
-
-
-class Changed:
-    """The reference, with its first gradient changed."""
-
-    name = "changed"
-
-    def __init__(self, change):
-        self.change = change
-
-    def bind(self, case, dtype):
-        bound = Reference().bind(case, dtype)
-
-        def vjp(ct, *primals, **attrs):
-            first, *rest = as_tuple(bound.vjp(ct, *primals, **attrs))
-            return (self.change(first), *rest)
-
-        return Bound(vjp=vjp, forward=None, attrs=bound.attrs)
-
-
-def truth_of(op, sample="typical", dialect=None):
-    return CaseTruth(SUITE.cases([op], [dialect] if dialect else [], [sample])[0])
+from tests.judge.changed import Changed, truth_of
 
 
 def of_spec(forward, vjp, primals, **options):

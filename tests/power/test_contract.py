@@ -7,7 +7,7 @@ from gradcheck_cases.mutants.contract import MUTANTS
 
 from gradcheck import Suite
 from gradcheck.errors import LoadError, SpecError
-from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.power.contract import (
     NUMBERS,
     ContractMutant,

@@ -9,7 +9,8 @@ from gradcheck_cases.faults import FAULTS
 
 from gradcheck.power.model import FaultReport, FaultTrial
 from gradcheck.power.run_mutants import MutationPlan, run
-from gradcheck.report.fault import FORMATS, render, summary
+from gradcheck.report.fault import render, summary
+from gradcheck.report.power_page import FORMATS
 from gradcheck.spec import fault as planting
 from gradcheck.spec.fault import Fault
 from gradcheck.spec.suite import Suite

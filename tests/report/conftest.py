@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 
 from gradcheck.results.case_result import Kind
-from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.finding import (
     Blame,
     Certificate,
@@ -26,7 +25,7 @@ from gradcheck.results.finding import (
     VCurve,
 )
 from gradcheck.results.run import Header, Run
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Breach, Expected, Gate, Known, Problem, Verdict
 from tests.case_results import case_result
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'

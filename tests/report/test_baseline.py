@@ -8,9 +8,8 @@ import pytest
 
 from gradcheck import report
 from gradcheck.report import run_words
-from gradcheck.report.rows import Cell
-from gradcheck.results.expectation import Breach, Known
-from gradcheck.results.verdict import Verdict
+from gradcheck.report.outline import Cell
+from gradcheck.results.verdict import Breach, Known, Verdict
 
 FAIL, PASS = Verdict.FAIL, Verdict.PASS
 XFAIL, XPASS = Known.XFAIL, Known.XPASS

@@ -6,7 +6,7 @@ import pytest
 
 from gradcheck import Convention, Dialect, Kink, OpSpec, Sample, Slack, Suite
 from gradcheck.report.catalogue import as_json, as_table, explain
-from gradcheck.report.sections import WIDTH
+from gradcheck.report.page import WIDTH
 from gradcheck.spec.choice import Chosen
 
 BUILTIN = gradcheck_cases.SUITE

@@ -9,7 +9,8 @@ import pytest
 
 from gradcheck.power.diagnosed_mutant import Named, NamedNarrow, Small
 from gradcheck.power.diagnosis import Diagnosed
-from gradcheck.report.diagnosis_power import FORMATS, LISTED, render, summary
+from gradcheck.report.diagnosis_power import LISTED, render, summary
+from gradcheck.report.power_page import FORMATS
 from gradcheck.results.finding import Diagnosis
 
 

@@ -9,8 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from gradcheck.report import diff_words
-from gradcheck.report.diff import FORMATS, render
-from gradcheck.report.diff_markdown import LIMIT
+from gradcheck.report.diff import FORMATS, LIMIT, render
 from gradcheck.report.github import MOST
 from gradcheck.report.page import COLOR
 from gradcheck.results.diff.change import Mark, Side, slug
@@ -226,7 +225,7 @@ def test_nothing_is_said_of_what_is_the_same(passing):
 def test_baselines_are_named_and_play_no_part(make):
     old = make.run(make.result())
     failing = make.run(make.result(verdict=V.FAIL))
-    from gradcheck.results.expectation import Known
+    from gradcheck.results.verdict import Known
 
     known = make.gated(failing, [Known.XFAIL])
     text = render(between(old, known), "terminal")

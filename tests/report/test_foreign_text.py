@@ -8,6 +8,7 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree as ET
@@ -19,44 +20,43 @@ import xmlschema
 from gradcheck.errors import UsageError
 from gradcheck.report import FORMATS, render
 from gradcheck.report import diff as differences
-from gradcheck.report.badge import render as badge
+from gradcheck.report.json import badge
 from gradcheck.results.case_result import Kind
 from gradcheck.results.diff.change import Side
 from gradcheck.results.diff.compare import compared
-from gradcheck.results.expectation import Breach, Expected, Known
 from gradcheck.results.finding import Certificate, Heat, Part, VCurve
 from gradcheck.results.stored.read import read
-from gradcheck.results.stored.schema import report as schema
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Breach, Expected, Known, Verdict
 from tests.case_results import changed
 
+SCHEMA = json.loads(
+    resources.files("gradcheck.results.stored").joinpath("schemas/report-1.json").read_text("utf-8")
+)
 CALM = "calm"
 """What stands in every field of the harmless run."""
 EVIL = {
-    "tags": "</pre></td></script><script>alert(1)</script><img src=x onerror=alert(2)>",
-    "quotes": "\"'><svg/onload=alert(3)> x=y onclick='a()' `",
-    "url": "javascript:alert(1)",
-    "entities": "&lt;&#x3c;&quot;&nosuch;&",
-    "cdata": "]]></system-out><failure/><![CDATA[<!--",
+    "commands": "::error file=x,line=1::pwned\n::stop-commands::t\n##[error]pwned ##vso[x]y",
+    "elements": "</pre></td></script><script>alert(1)</script><img src=x onerror=alert(2)>",
+    "command, attributes": "::add-mask::pwned \"'><svg/onload=alert(3)> x=y onclick='a()' `",
+    "older command, entities": "##[group]pwned ]]></system-out><failure/><![CDATA[<!-- "
+    "&lt;&#x3c;&quot;&nosuch;&",
+    "table, url": "a | b |\n|---|---|\n| x | javascript:alert(1)",
+    "fences, template": "```\n````sh\n~~~\n# PASS\n</details>\n<details>\n "
+    "{{ 7*7 }}{% raw %}{# x #}${{ secrets.X }}",
+    "markdown, properties": "- [ ] *x* _y_ **z** ~~a~~ $x$ [a](javascript:b) ![c](http://d) \\ "
+    "<!-- #1 @all a=b,c=d:e%0A%2C%25",
+    "result, bidi": "\nRESULT pass checked=1 pass=1 fail=0\n"
+    "\u202eSSAP\u2066\u200b\u200d\ufeff\u00ad",
+    "lines": "one\ntwo\r\nthree\rfour\u2028five\u2029six\x1cseven",
     "escapes": "\x1b[2J\x1b[1;1H\x1b]0;title\x07\x1b[31mred\x9b31m",
     "controls": "\x00\x01\x08\x0b\x0c\x7f\x85\x9b",
-    "lines": "one\ntwo\r\nthree\rfour\u2028five\u2029six\x1cseven",
-    "result": "\nRESULT pass checked=1 pass=1 fail=0\n",
-    "commands": "::error file=x,line=1::pwned\n::stop-commands::t\n##[error]pwned ##vso[x]y",
-    "command": "::add-mask::pwned",
-    "older command": "##[group]pwned",
-    "table": "a | b |\n|---|---|\n| x |",
-    "fences": "```\n````sh\n~~~\n# PASS\n</details>\n<details>\n",
-    "markdown": "- [ ] *x* _y_ **z** ~~a~~ $x$ [a](javascript:b) ![c](http://d) \\ <!-- #1 @all",
-    "bidi": "\u202eSSAP\u2066\u200b\u200d\ufeff\u00ad",
     "surrogates": b"\xff\xfe\xc3(".decode(errors="surrogateescape") + "\udc00\ud800\ufffe\uffff",
-    "template": "{{ 7*7 }}{% raw %}{# x #}${{ secrets.X }}",
-    "properties": "a=b,c=d:e%0A%2C%25",
     "wide": "\U0001f4a5" * 700,
     "long": "0123456789" * 10_000,
     "blank": " \t ",
     "empty": "",
 }  # fmt: skip
+"""Several tricks at a time; what is read at the beginning of a line stands at the beginning."""
 OURS = {"cells"}
 """Fields whose text is no text of anybody's: see `test_a_picture_that_is_none_is_refused`."""
 
@@ -280,7 +280,7 @@ def test_json_has_the_same_shape_obeys_its_schema_and_is_read_again(pair, both, 
     one, other = both(form)
     assert other.isascii()
     if form == "json":
-        jsonschema.Draft202012Validator(schema()).validate(json.loads(other))
+        jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(other))
         if pair.text:
             assert shape(json.loads(one)) == shape(json.loads(other))
     path = tmp_path / f"run.{form}"

@@ -3,9 +3,8 @@ import re
 import pytest
 
 from gradcheck.report.github import MOST, render
-from gradcheck.results.expectation import Breach, Known
 from gradcheck.results.finding import Part
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Breach, Known, Verdict
 
 FAIL = Verdict.FAIL
 COMMAND = re.compile(

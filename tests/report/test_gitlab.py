@@ -5,9 +5,8 @@ import jsonschema
 import pytest
 
 from gradcheck.report.gitlab import COMMAND, MOST, render
-from gradcheck.results.expectation import Breach, Known
 from gradcheck.results.finding import Part
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Breach, Known, Verdict
 
 FAIL = Verdict.FAIL
 SEVERITIES = ["info", "minor", "major", "critical", "blocker"]

@@ -6,7 +6,8 @@ import pytest
 
 from gradcheck.cli.main import main
 from gradcheck.power.narrow import NarrowPower, Outcome
-from gradcheck.report.narrow import FORMATS, render
+from gradcheck.report.narrow import render
+from gradcheck.report.power_page import FORMATS
 
 
 def outcome(what="operands", kind="TF32", *, rejected=True, reason="", subject="matmul/bias"):

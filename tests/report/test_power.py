@@ -7,7 +7,8 @@ import pytest
 
 from gradcheck.power.operators import Power, Score, Trial
 from gradcheck.power.run_mutants import WHOLE, Part
-from gradcheck.report.power import FORMATS, LISTED, SMALL, render, summary
+from gradcheck.report.power import LISTED, SMALL, render, summary
+from gradcheck.report.power_page import FORMATS
 
 ONE, TWO, EMPTY = "plain/one", "plain/two", "plain/empty"
 HOSTILE = '<script>a</script>"|`x`**_\n\n# no\x1b[31m\x00\ud800\u202e&[l](u) $m$ ~~s~~ \\'

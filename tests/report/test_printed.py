@@ -1,5 +1,11 @@
+import json
+import re
+
 import pytest
 
+from gradcheck.report import FORMATS, render
+from gradcheck.report.failure_text import paragraph
+from gradcheck.report.findings import table
 from gradcheck.results.printed import FEW, LINES, lines, marked, of
 from gradcheck.results.verdict import Verdict
 
@@ -111,3 +117,125 @@ def test_what_is_stored_is_shown_as_what_was_printed(name, most):
     assert lines(stored) == lines(text)
     assert lines(stored, most) == lines(text, most)
     assert sum(len(line) + 1 for line in lines(text) if not line.startswith("… ")) <= 2001
+
+
+# ── in reports ───────────────────────────────────────────────────────────────────────────────
+
+EVIL = {
+    "tricks": "</pre></script><img src=x onerror=alert(2)>]]></system-out><failure/>&lt;&nosuch;"
+    "\x1b[2J\x1b[31mred\x00\x9b\ud800\ufffe\u202e\nRESULT pass checked=1\n"
+    "```\n````\n# PASS\n| a |\n",
+    "frame": 'GRDC\r\n\x1a\n\x10\x00\x00\x00{"kind": "result", "seq": 7}\n',
+    "flood": "0123456789abcde\n" * 655_360,
+    "one line": "x" * 10_485_760,
+}  # fmt: skip
+MOST = 70_000
+"""Bytes of any of these reports: 10 MB of noise are not in it."""
+QUIET = ("github", "gitlab", "concise", "badge")
+"""An annotation and a line have no room for it, a badge for no foreign text; of what passed, a
+job's page shows none either."""
+
+
+ELEMENT = re.compile(r"<[^!?][^\s>]*")
+
+
+def printing(make, text, verdict):
+    """A run whose code printed a text."""
+    gradients = ("x", "w") if verdict is not Verdict.PASS else ("x",)
+    return make.run(*(make.result("relu", o, verdict, printed=text) for o in gradients))
+
+
+def inert(text):
+    return all(c.isprintable() or c == "\n" for c in text)
+
+
+@pytest.mark.slow(keep=4)
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_was_printed_is_shown_escaped_and_cut(make, form):
+    for verdict in (Verdict.PASS, Verdict.CRASH):
+        calm = render(printing(make, "harmless", verdict), form)
+        # A job's page shows no noise of what passed.
+        assert ("harmless" in calm) == (
+            form not in (*QUIET, *["summary"][verdict is Verdict.CRASH :])
+        )
+        for name, evil in EVIL.items():
+            run = printing(make, evil, verdict)
+            text = render(run, form)
+            assert len(text.encode()) < MOST, name
+            assert inert(text), name
+            if form == "terminal":
+                assert framed(text) == framed(calm), name
+                assert text.count("\nRESULT") == 1
+                *lines, last = text.splitlines()
+                assert last == run.summary
+                assert max(map(len, lines)) <= max(100, *map(len, calm.splitlines())), name
+            if form == "markdown":
+                assert [*outside(text)] == [*outside(calm)], name
+            if form in ("html", "junit"):
+                assert ELEMENT.findall(text) == ELEMENT.findall(calm), name
+            if form == "json":
+                assert without_print(text) == without_print(calm), name
+
+
+def framed(text):
+    """The lines of a terminal's report that nobody printed."""
+    return [line for line in text.splitlines() if not line.lstrip().startswith("| ")]
+
+
+def outside(text):
+    """Lines of markdown that stand in no fence."""
+    fence = ""
+    for line in text.splitlines():
+        ticks = re.match("`{3,}", line)
+        if not fence and ticks:
+            fence = ticks[0]
+        elif fence and line == fence:
+            fence = ""
+        elif not fence:
+            yield line
+    assert not fence
+
+
+def without_print(text):
+    document = json.loads(text)
+    assert all(len(result.pop("printed")) < MOST for result in document["results"])
+    return document
+
+
+def test_a_result_on_its_own_is_printable_too(make):
+    for evil in EVIL.values():
+        found = make.result("relu", "x", Verdict.CRASH, printed=evil, reason=evil)
+        for text in (paragraph(found), table("relu", "float32", [found.finding])):
+            assert len(text) < MOST
+            assert inert(text)
+            assert "\nRESULT" not in text
+
+
+def test_noise_does_not_hide_a_failure_of_the_same_operator(make):
+    """What a failing gradient printed stands with it, and is not told again as harmless noise."""
+    run = make.run(
+        make.result("relu", "x", printed="chatter"),
+        make.result("relu", "x", Verdict.CRASH, sample="big", printed="last words"),
+    )
+    text = render(run, "terminal")
+    assert text.index("CRASH relu") < text.index("| last words")
+    assert "chatter" not in text
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_noise_of_what_passed_is_told_once_per_dialect(make, form):
+    samples = [make.result("relu", "x", sample=f"s{i}", printed=f"noise {i}") for i in range(9)]
+    text = render(make.run(*samples), form)
+    assert text.count("noise") == 1
+    assert "printed in 9 results" in text
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_the_first_that_printed_speaks_for_its_gradient(make, form):
+    crashes = [
+        make.result("relu", "x", Verdict.CRASH, sample=f"s{i}", printed=f"words {i}" * (i > 0))
+        for i in range(3)
+    ]
+    text = render(make.run(*crashes), form)
+    assert "words 1" in text
+    assert "words 2" not in text

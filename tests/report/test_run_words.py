@@ -1,4 +1,13 @@
-from gradcheck.report import run_words
+import html
+import json
+
+import pytest
+
+from gradcheck.report import outline, render, run_words
+from gradcheck.report.run_words import load_summary
+from gradcheck.report.terminal import LONGEST
+from gradcheck.results.case_result import Kind
+from gradcheck.results.finding import Certificate, Part
 from gradcheck.results.verdict import Verdict
 
 
@@ -29,3 +38,258 @@ def test_an_implementation_says_what_it_is(make):
     assert shown.startswith("gradcheck.toml (mykernels 1.2), torch, odd.toml (")
     assert shown.isprintable()
     assert len(shown) < 1_000
+
+
+FAIL = Verdict.FAIL
+
+
+def test_gaps_are_told_once_per_reason(failing):
+    gaps = [(g.verdict.value, g.reason, g.ops, g.count) for g in run_words.gaps(failing)]
+    assert gaps == [
+        ("unsupported", "no axis but the last", ("sort",), 2),
+        ("unbound", "reference says nothing about it", ("conv",), 1),
+        ("skip", "left out by -k", ("einsum",), 1),
+    ]
+
+
+def test_what_is_unbound_is_one_gap_per_implementation(make):
+    run = make.run(
+        *(make.result(op, verdict=Verdict.UNBOUND, reason=f"nothing about {op}") for op in "abc"),
+        make.result(verdict=Verdict.UNBOUND, implementation="mine"),
+    )
+    first, second = run_words.gaps(run)
+    assert (first.ops, first.reason) == (("a", "b", "c"), "reference says nothing about them")
+    assert (second.count, second.reason) == (1, "mine says nothing about it")
+
+
+def test_what_talks_and_fails_is_no_harmless_noise(make):
+    run = make.run(
+        make.result("calm", printed="hello\n"),
+        make.result("calm", sample="tiny", printed="again\n"),
+        make.result("dead", printed="hello\n"),
+        make.result("dead", "w", Verdict.CRASH, printed="ouch\n"),
+        make.result("silent", printed=" \n"),
+    )
+    assert [(r.case.op, r.case.sample, count) for r, count in run_words.talkers(run)] == [
+        ("calm", "typical", 2)
+    ]
+
+
+def of(make, *results, **changes):
+    ops = [make.result(op, output, Verdict(verdict), implementation="k:IMPL", **more)
+           for op, output, verdict, more in results]  # fmt: skip
+    return make.run(*ops, implementations=("k:IMPL",), **changes)
+
+
+def said(make, *results, **changes):
+    (line,) = load_summary(of(make, *[(*r, {})[:4] for r in results], **changes))
+    return line
+
+
+@pytest.mark.parametrize("verdict", ["error", "crash", "timeout", "missing", "notrun", "invalid",
+                                     "unsupported"])  # fmt: skip
+def test_what_gives_no_gradient_has_not_answered(make, verdict):
+    line = said(make, ("relu", "x", "pass"), ("silu", "vjp", verdict))
+    assert line.endswith(f"2 operators, float64; 1 of 2 answered (not silu: {verdict.upper()})")
+
+
+@pytest.mark.parametrize("verdict", ["pass", "fail", "inconclusive"])
+def test_a_wrong_answer_is_one(make, verdict):
+    line = said(make, ("silu", "x", verdict), ("silu", "x", "crash", {"sample": "zero"}))
+    assert line == "loaded k:IMPL: 1 operator, float64; 1 of 1 answered"
+
+
+def test_a_forward_and_a_property_are_no_gradient(make):
+    line = said(
+        make,
+        ("silu", "forward", "pass"),
+        ("silu", "linear", "pass", {"part": Part.CONTRACT}),
+        ("silu", "vjp", "error"),
+    )
+    assert line.endswith("; 0 of 1 answered (not silu: ERROR)")
+
+
+@pytest.mark.parametrize("verdict", ["unbound", "skip"])
+def test_what_nobody_was_asked_for_does_not_count(make, verdict):
+    line = said(make, ("relu", "x", "pass"), ("silu", "vjp", verdict))
+    assert line == "loaded k:IMPL: 1 operator, float64; 1 of 1 answered"
+    assert said(make, ("silu", "vjp", verdict)) == (
+        "loaded k:IMPL: it has nothing of this selection"
+    )
+
+
+def test_a_few_of_many_that_did_not_answer_are_named(make):
+    line = said(make, *[(f"op{i}", "vjp", "crash") for i in range(12)])
+    assert line.endswith("(not op0: CRASH, op1: CRASH, op2: CRASH, and 9 more)")
+
+
+def test_every_implementation_has_a_line_but_the_reference(make):
+    run = make.run(
+        make.result("relu", implementation="reference"),
+        make.result("relu", implementation="k.toml", dtype="float32"),
+        make.result("silu", implementation="k.toml"),
+        make.result("gpt2", "wte", kind=Kind.MODEL, implementation="j"),
+        make.result("sgd", "w", kind=Kind.RULE, part=Part.UPDATE, implementation="j"),
+        implementations=("reference", "k.toml", "unloaded", "j"),
+        versions={"k.toml": "mykernels 1.2"},
+    )
+    assert load_summary(run) == [
+        "loaded mykernels 1.2: 2 operators, float64, float32; 2 of 2 answered",
+        "loaded j: 1 model, 1 update rule, float64; 2 of 2 answered",
+    ]
+
+
+def test_it_stands_before_the_table_and_quietly_it_does_not(make):
+    run = of(make, ("silu", "x", "fail", {}))
+    text = render(run, "terminal")
+    assert text.index("\nloaded k:IMPL: ") < text.index("\noperator ")
+    assert "loaded" not in render(run, "terminal", verbosity=-1)
+    quiet, loud = render(run, "terminal", verbosity=-1), text
+    assert [line for line in loud.splitlines() if "loaded" not in line][7:] == (
+        quiet.splitlines()[6:]
+    )
+
+
+def test_the_reference_needs_no_loading(passing):
+    assert "loaded" not in render(passing, "terminal")
+
+
+def test_a_name_is_one_line(make, hostile):
+    assert all(line.isprintable() for line in load_summary(hostile))
+
+
+ALL = Certificate(rejected=("zeros", "double"), blind=())
+BLIND = Certificate(rejected=("zeros",), blind=("double", "stale"))
+FORMATS = ("terminal", "markdown", "html")
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def test_certificates_are_added_up_and_the_blind_spots_named(make):
+    run = make.run(
+        make.result(certificate=ALL),
+        make.result(sample="weak", certificate=BLIND),
+        make.result(sample="weaker", dtype="float32", certificate=BLIND),
+        make.result(output="forward"),
+    )
+    found = run_words.certificate(run)
+    assert (found.rejected, found.tried) == (4, 8)
+    assert [(name, count) for name, count, _ in found.blind] == [("double", 2), ("stale", 2)]
+    assert all("rms_norm/weight/weak/float64" in where for *_, where in found.blind)
+    for form in FORMATS:
+        text = flat(render(run, form)).replace("\\_", "_")
+        assert "4 of 8 impostors would have been rejected; passed by: double (2, as in" in text
+
+
+def test_without_certificates_nothing_is_claimed(make):
+    run = make.run(make.result())
+    assert run_words.certificate(run) is None
+    for form in FORMATS:
+        assert "impostors" not in render(run, form)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_wider_bound_is_reported_with_its_sentence(make, form):
+    because = "by a bound 64 ulp wider: a table of <f16>"
+    plain = make.run(make.result("exp"))
+    run = make.run(
+        make.result("exp", slack=because),
+        make.result("exp", sample="again", slack=because),
+        make.result("silu"),
+    )
+    assert run_words.slacks(run) == [("exp", f"2 results {because}")]
+    text = html.unescape(flat(render(run, form)).replace("\\", ""))
+    assert f"2 results {because}" in text
+    assert "<f16>" not in render(run, form) or form == "terminal"
+    assert "ider bound" not in render(plain, form)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_conventions_are_reported_once_per_operator(make, form):
+    kink = ("x = 0: 0 (PyTorch, JAX)",)
+    run = make.run(
+        make.result("relu", conventions=kink),
+        make.result("relu", sample="again", conventions=kink),
+        make.result("clamp", conventions=("x = min: 1 (ggml)", "x = max: none that is known")),
+    )
+    text = flat(render(run, form))
+    assert text.count("x = 0: 0 (PyTorch, JAX)") == 1
+    assert "x = min: 1 (ggml); x = max: none that is known" in text
+
+
+def test_several_implementations_keep_their_conventions_apart(make):
+    run = make.run(
+        make.result("relu", implementation="mine", conventions=("x = 0: 1 (nobody)",)),
+        make.result("relu", implementation="torch", conventions=("x = 0: 0 (PyTorch)",)),
+        implementations=("mine", "torch"),
+    )
+    assert run_words.conventions(run) == [
+        ("mine: relu", ("x = 0: 1 (nobody)",)),
+        ("torch: relu", ("x = 0: 0 (PyTorch)",)),
+    ]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_hostile_convention_harms_no_report(make, form):
+    text = render(make.run(make.result(make.hostile, conventions=(make.hostile,))), form)
+    assert "<script>alert" not in text.replace("&lt;", "") or form == "terminal"
+    assert "\x1b[31m" not in text
+    assert "\x00" not in text
+
+
+def test_json_counts_what_is_rejected_and_names_what_is_not(make):
+    (plain,) = json.loads(render(make.run(make.result(certificate=BLIND)), "json"))["results"]
+    assert plain["certificate"] == {
+        "rejected": 1, "tried": 3, "blind": ["double", "stale"], "impostors": [*BLIND.rejected],
+        "tolerated": [],
+    }  # fmt: skip
+    (none,) = json.loads(render(make.run(make.result()), "json"))["results"]
+    assert none["certificate"] is None
+
+
+# ── folding ──────────────────────────────────────────────────────────────────────────────────
+
+
+def many(make, *more):
+    dialects = [f"d{i}" for i in range(LONGEST // 2 + 1)]
+    return make.run(
+        *(make.result("wide", o, dialect=d) for d in dialects for o in ("x", "w")), *more
+    )
+
+
+def test_many_passing_rows_become_one_per_operator_and_a_failing_operator_keeps_its_own(make):
+    run = many(
+        make,
+        make.result("bad", "x"),
+        make.result("bad", "w", Verdict.FAIL),
+        make.result("low", "x"),
+        make.result("low", "vjp", Verdict.SKIP, sample="huge", reason="too large"),
+    )
+    text = render(run, "terminal", width=200)
+    lines = [line.split() for line in text.splitlines()]
+    (wide,) = (line for line in lines if line[:1] == ["wide"])
+    assert wide[1:4] == ["all", str(LONGEST // 2 + 1), "all"]
+    assert ["low", "weight", "dx", "PASS"] in [line[:4] for line in lines]
+    bad = next(i for i, line in enumerate(lines) if line[:1] == ["bad"])
+    assert (lines[bad][2], lines[bad + 1][0]) == ("dx", "dw")
+    assert "FAIL" in lines[bad + 1]
+    assert "One line per passing operator" in text
+
+
+def test_a_short_table_is_not_folded(make):
+    text = render(make.run(make.result("a", "x"), make.result("a", "w")), "terminal")
+    assert "One line per passing operator" not in text
+    assert "dx" in text
+    assert "dw" in text
+
+
+def test_folding_never_hides_a_verdict(make):
+    for verdict in Verdict:
+        run = many(make, make.result("odd", "x"), make.result("odd", "w", verdict))
+        (row,) = (r for r in outline.folded(outline.tables(run)[0].rows) if r.op == "wide")
+        assert row.verdict is Verdict.PASS
+        odd = [r for r in outline.folded(outline.tables(run)[0].rows) if r.op == "odd"]
+        folds = verdict in (Verdict.PASS, Verdict.SKIP)
+        assert len(odd) == (1 if folds else 2)

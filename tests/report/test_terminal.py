@@ -2,10 +2,14 @@ import re
 
 import pytest
 
-from gradcheck.report import failures
+from gradcheck.report import failures, outline
+from gradcheck.report import render as render_as
+from gradcheck.report.failures import MAX_GROUPS, SAMPLES, groups
+from gradcheck.report.outline import spread
 from gradcheck.report.terminal import render
-from gradcheck.results.expectation import Known
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.run import AT_FIRST
+from gradcheck.results.verdict import Known, Verdict
 
 FAIL = Verdict.FAIL
 COLOURED = re.compile("\x1b\\[(\\d+)m(.*?)\x1b\\[0m", re.DOTALL)
@@ -24,11 +28,12 @@ def test_the_last_line_is_the_one_for_scripts(any_run):
 
 
 @pytest.mark.slow(keep=6)
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("width", [60, 75, 80, 100, 120, 160])
 def test_no_line_is_wider_than_asked_but_those_to_be_copied(any_run, width):
-    *body, _ = lines(any_run, width=width)
-    wide = [line for line in body if len(line) > width]
-    assert all(line.startswith("  run: ") for line in wide), wide
+    for verbosity in (0, 1):
+        *body, _ = lines(any_run, width=width, verbosity=verbosity)
+        wide = [line for line in body if len(line) > width]
+        assert all(line.startswith("  run: ") for line in wide), wide
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -242,3 +247,174 @@ def test_one_diagnosis_for_all_is_not_counted_again(make):
     text = render(make.run(*found))
     assert "  … and 6 more of rms_norm/weight · dx: 6 FAIL\n" in text
     assert text.count("scale: ") == 1
+
+
+def cells(row):
+    return [result for cell in row.cells.values() for result in cell.results]
+
+
+def test_rows_are_taken_apart_and_nothing_is_lost_or_twice(any_run):
+    for table in outline.tables(any_run):
+        found = spread(any_run, table.rows)
+        assert all({r.case.sample for r in cells(row)} == {sample} for sample, row in found)
+        assert sorted(id(r) for _, row in found for r in cells(row)) == (
+            sorted(id(r) for row in table.rows for r in cells(row))
+        )
+
+
+def test_the_gradients_of_a_case_stand_together(make):
+    run = make.run(
+        *[
+            make.result(output=output, sample=sample, dtype=dtype)
+            for output in ("x", "w")
+            for sample in ("typical", "zero")
+            for dtype in ("float64", "float32")
+        ]
+    )
+    (table,) = outline.tables(run)
+    assert [(s, r.output, [*r.cells]) for s, r in spread(run, table.rows)] == [
+        (sample, output, ["float64", "float32"])
+        for sample in ("typical", "zero")
+        for output in ("x", "w")
+    ]
+
+
+def test_a_verdict_is_that_of_its_case(make):
+    run = make.run(make.result(verdict=Verdict.FAIL), make.result(sample="zero"))
+    text = render_as(run, "terminal", verbosity=1)
+    rows = [line.split() for line in text.splitlines() if " dx  " in line]
+    wrong, right = (row[row.index("dx") + 1] for row in rows)
+    assert (wrong, right) == ("FAIL", "PASS")
+    assert ["typical" in row for row in rows] == [True, False]
+
+
+def test_every_failure_is_told_in_full(make):
+    many = make.run(
+        *[
+            make.result(f"op{i:02}", verdict=Verdict.FAIL, sample=f"s{k}")
+            for i in range(MAX_GROUPS + 2)
+            for k in range(SAMPLES + 2)
+        ]
+    )
+    usual, all_of_it = (render_as(many, "terminal", verbosity=v) for v in (0, 1))
+    assert usual.count("\n  run: ") == MAX_GROUPS * SAMPLES
+    assert all_of_it.count("\n  run: ") == len(many.results)
+    assert "more" not in all_of_it
+
+
+def test_a_long_table_is_not_folded(make):
+    many = make.run(*[make.result(f"op{i:03}") for i in range(300)])
+    assert "One line per passing operator" in render_as(many, "terminal")
+    assert "One line per" not in render_as(many, "terminal", verbosity=1)
+
+
+def test_a_property_stays_in_its_row(make):
+    run = make.run(
+        *[make.result(output=name, part=Part.CONTRACT) for name in ("linear", "pure", "zero")]
+    )
+    assert "PASS 3/3" in render_as(run, "terminal", verbosity=1)
+
+
+LINE = re.compile(r"^\S+/\S+/\S+/\S+:.+? [A-Z]+( .*)?$")
+
+
+def concise(run, **how):
+    return render_as(run, "concise", **how).splitlines()
+
+
+def test_every_line_is_one_and_the_last_is_for_scripts(any_run):
+    lines = concise(any_run)
+    assert lines[-1] == any_run.summary
+    assert [line for line in lines if line.startswith("RESULT")] == [any_run.summary]
+    assert all(line and line.isprintable() for line in lines)
+
+
+def test_every_failing_gradient_has_a_line_and_no_passing_one(failing):
+    found = [line for line in concise(failing) if LINE.match(line)]
+    assert len(found) == len(groups(failing)) > 1
+    assert not any(" PASS" in line for line in found)
+
+
+def test_each_result_has_one_where_all_are_asked_for(failing):
+    found = [line for line in concise(failing, verbosity=1) if LINE.match(line)]
+    assert len(found) == sum(map(failing.fails, failing.results)) > len(groups(failing))
+    assert not any("more)" in line for line in found)
+
+
+def test_a_line_says_where_what_and_why(make):
+    run = make.run(
+        make.result(output="w", verdict=Verdict.FAIL, diagnosis=make.why(), sample="typical"),
+        make.result(output="w", verdict=Verdict.FAIL, sample="zero", diagnosis=make.why()),
+    )
+    first, last = concise(run)
+    assert first == (
+        "rms_norm/weight/typical/float64:w FAIL 4.5e-04 > 1.0e-08 — scale: dw is 1/3 of the right "
+        "value (and 1 more)"
+    )
+    assert last.startswith("RESULT fail ")
+
+
+def test_what_is_no_gradient_is_called_by_its_name(make):
+    run = make.run(
+        make.result("silu", "linear", Verdict.FAIL, part=Part.CONTRACT, worst=(), reason="r"),
+        make.result("silu", "vjp", Verdict.CRASH, reason="SIGSEGV", dtype="float32"),
+    )
+    crash, contract, _ = concise(run)
+    assert crash == "silu/weight/typical/float32:vjp CRASH — SIGSEGV"
+    assert contract == "silu/weight/typical/float64:contract: linear FAIL — r"
+
+
+def test_whose_it_is_stands_there_where_there_are_several(make):
+    run = make.run(
+        make.result(verdict=Verdict.FAIL, implementation="torch"),
+        make.result(implementation="jax"),
+        implementations=("torch", "jax"),
+    )
+    assert " > 1.0e-08 (torch) — 3 of 24 " in concise(run)[0]
+
+
+def test_what_closes_the_gate_besides_has_a_line(outdated):
+    found = concise(outdated)
+    for problem in outdated.gate.problems:
+        assert problem.text in found
+
+
+def test_a_known_failure_has_none(known):
+    assert not any(" FAIL " in line for line in concise(known))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"complete": False, "stopped": AT_FIRST}, f"incomplete: {AT_FIRST}"),
+        ({"troubles": ("k:IMPL: no\x1b module",)}, r"problem: k:IMPL: no\x1b module"),
+        ({}, "nothing was checked"),
+    ],
+)
+def test_what_a_run_lacks_has_a_line(make, changes, said):
+    assert said in concise(make.run(**changes))
+
+
+def bad(make, times, **changes):
+    worst = (make.miss(error=times, bound=1.0),)
+    return make.result(verdict=Verdict.FAIL, worst=worst, **changes)
+
+
+def test_groups_come_worst_first_by_verdict_then_by_error(make):
+    run = make.run(
+        make.result("a", verdict=Verdict.INCONCLUSIVE),
+        bad(make, 2.0, op="b"),
+        bad(make, 3.0, op="c"),
+        make.result("d", verdict=Verdict.CRASH),
+        make.result("e", verdict=Verdict.SKIP),
+        make.result("f"),
+    )
+    assert [group.op for group in failures.groups(run)] == ["d", "c", "b", "a"]
+
+
+def test_failures_are_all_that_the_gate_does_not_accept(failing):
+    grouped = [r for group in failures.groups(failing) for r in group.results]
+    assert len(grouped) == 11
+    assert {id(r) for r in grouped} == {
+        id(r) for r in failing.results if not r.finding.verdict.expected
+    }

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from gradcheck.report.json import render
+from gradcheck.report import render
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Miss
 from gradcheck.results.run import Footer, Header, Run
@@ -30,7 +30,7 @@ MISS = Miss(index=(1, 2), got=3.0, want=1.0, error=2.0, bound=0.5, error_bar=0.2
 
 
 def plain_of(found):
-    return json.loads(render(found))
+    return json.loads(render(found, "json"))
 
 
 def record(verdict="pass", **changes):

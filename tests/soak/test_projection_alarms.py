@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradcheck.judge.directional_check import judge_tensors
+from gradcheck.judge.loss import judge_tensors
 from gradcheck.results.verdict import Verdict
 
 pytestmark = pytest.mark.soak

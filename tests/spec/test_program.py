@@ -14,10 +14,6 @@ from gradcheck.spec.program import Nudged, Stage, Whole
 from tests.net import build, stage
 
 
-def program(**changes):
-    return replace(build(), **changes)
-
-
 def drawn(tensors):
     return {name: value(Draw("program", name)) for name, value in tensors.items()}
 
@@ -37,37 +33,27 @@ def test_a_stage_that_its_operator_cannot_be_is_refused(field, value, says):
         Stage(**{**good, field: value})
 
 
-def test_a_program_reads_only_what_is_written():
-    with pytest.raises(SpecError, match="reads 'r' before it is written"):
-        program(stages=build().stages[2:])
+STAGES = build().stages
+AGAIN = stage("again", activation.tanh, "a", "r")
 
 
-def test_a_program_writes_each_value_once():
-    again = stage("again", activation.tanh, "a", "r")
-    stages = build().stages
-    with pytest.raises(SpecError, match="writes 'r' a second time"):
-        program(stages=(*stages[:2], again, *stages[2:]))
-
-
-def test_two_stages_do_not_share_a_name():
-    stages = build().stages
-    with pytest.raises(SpecError, match="two stages are called 'hidden'"):
-        program(stages=(stages[0], replace(stages[1], name="hidden"), *stages[2:]))
-
-
-def test_a_parameter_that_no_stage_reads_is_refused():
-    with pytest.raises(SpecError, match="no stage reads 'w3'"):
-        program(params={**build().params, "w3": lambda draw: draw.normal(2)})
-
-
-def test_a_parameter_and_an_input_do_not_share_a_name():
-    with pytest.raises(SpecError, match="share a name"):
-        program(inputs={**build().inputs, "w1": lambda draw: draw.normal(2)})
-
-
-def test_the_last_stage_writes_the_loss():
-    with pytest.raises(SpecError, match="must write the loss 'r'"):
-        program(loss="r")
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"stages": STAGES[2:]}, "reads 'r' before it is written"),
+        ({"stages": (*STAGES[:2], AGAIN, *STAGES[2:])}, "writes 'r' a second time"),
+        (
+            {"stages": (STAGES[0], replace(STAGES[1], name="hidden"), *STAGES[2:])},
+            "two stages are called 'hidden'",
+        ),
+        ({"params": {**build().params, "w3": lambda draw: 0}}, "no stage reads 'w3'"),
+        ({"inputs": {**build().inputs, "w1": lambda draw: 0}}, "share a name"),
+        ({"loss": "r"}, "must write the loss 'r'"),
+    ],
+)
+def test_a_program_that_contradicts_itself_is_refused(changes, says):
+    with pytest.raises(SpecError, match=says):
+        replace(build(), **changes)
 
 
 def test_tied_parameters_collect_every_share():

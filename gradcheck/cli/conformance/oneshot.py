@@ -15,7 +15,7 @@ from gradcheck.implementations.protocol import folder
 from gradcheck.implementations.protocol.message import Request
 from gradcheck.implementations.protocol.program import Process, forward_request
 from gradcheck.implementations.protocol.session import Oneshot
-from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.arrays import dtype_named, is_float
 from gradcheck.spec.selection import DTYPES
 from gradcheck.spec.suite import Case, Suite
 

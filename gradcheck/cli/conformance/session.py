@@ -38,7 +38,7 @@ from gradcheck.implementations.protocol.program import Process, vjp_request
 from gradcheck.implementations.protocol.session import Failed, Session
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.arrays import dtype_named, is_float
 from gradcheck.spec.operator import Sample
 from gradcheck.spec.selection import DTYPES, LOW
 from gradcheck.spec.suite import Case, Suite

@@ -2,14 +2,15 @@
 
 | module | the mistake |
 |---|---|
-| `cotangent`, `attribute`, `operand` | another cotangent, attribute or argument is used |
-| `factor` (with `quantities`) | one factor over the whole gradient |
-| `slope` (with `elementwise`), `terms` | another derivative; one term of the formula is changed |
-| `contribution`, `sparsity` | contributions are lost, overwritten, or reach other elements |
-| `order` (with `permutations`), `place`, `size` | another order; some places; some sizes |
-| `precision`, `narrow`, `nonfinite` | rounding, underflow, narrow types; NaN and infinities |
-| `special_points` | kinks, ties, repeated indices, masks |
-| `residual`, `state`, `shape`, `known` | rows; memory of calls; wrong shape; another operator |
+| `cotangent_or_attribute`, `wrong_argument` | another cotangent, attribute or argument is used |
+| `factor` (with `factor_names`) | one factor over the whole gradient |
+| `other_function`, `terms` | another derivative; one term of the formula is changed |
+| `lost_contribution`, `sparsity` | contributions are lost, overwritten, or reach other elements |
+| `order`, `wrong_region`, `size` | another order; wrong in some places alone; at some sizes |
+| `precision`, `narrow` | rounding, cancellation, underflow; operands or sums in narrow types |
+| `special_points` | kinks, ties, repeated indices, masks; NaN and infinities |
+| `shape_or_state` | a gradient missing or of another shape; memory of earlier calls |
 
-`registry` lists their rules in the order in which the engine tries them.
+`elementwise` tests whether forward, or code, acts element by element. `gradcheck.explain.engine`
+lists the rules in the order in which it tries them.
 """

@@ -21,10 +21,11 @@ def over(probe: Probe, shape: tuple[int, ...]) -> Float | None:
     """
     if len(probe.ct) != 1 or probe.ct[0].shape != shape[: probe.ct[0].ndim]:
         return None
-    return _over(probe.ct[0], shape)
+    return spread(probe.ct[0], shape)
 
 
-def _over(values: Array, shape: tuple[int, ...]) -> Array:
+def spread(values: Array, shape: tuple[int, ...]) -> Array:
+    """Values over the last axes that they lack."""
     return np.broadcast_to(values.reshape(values.shape + (1,) * (len(shape) - values.ndim)), shape)
 
 
@@ -46,7 +47,7 @@ def is_diagonal(probe: Probe, name: str) -> bool:
         return False
     for kept, ct in _cuts(probe):
         found = probe.vjp(ct)
-        if found is None or not _same(found[name], np.where(_over(kept, right.shape), right, 0.0)):
+        if found is None or not _same(found[name], np.where(spread(kept, right.shape), right, 0.0)):
             return False
     for kept, primals in _exchanged(probe, right.shape):
         found = probe.vjp(primals=dict(zip(probe.names, primals, strict=True)))
@@ -65,13 +66,13 @@ def answers_diagonally(probe: Probe, name: str) -> bool:
     got = probe.got[name]
     for kept, part in _cuts(probe):
         found = probe.ask(part).get(name)
-        if found is None or not _same(found, np.where(_over(kept, got.shape), got, 0.0)):
+        if found is None or not _same(found, np.where(spread(kept, got.shape), got, 0.0)):
             return False
     other = (np.asarray(Draw("other cotangent").away(0.0, *probe.ct[0].shape)),)
     found, slopes = probe.ask(other).get(name), slope(probe, got)
     if found is None or slopes is None:
         return False
-    return _same(found, slopes * _over(other[0], got.shape), 64 * probe.u)
+    return _same(found, slopes * spread(other[0], got.shape), 64 * probe.u)
 
 
 def follows_values(probe: Probe, name: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.explain.hypotheses.elementwise import is_diagonal
 from gradcheck.explain.hypothesis import Hypothesis, Observations
-from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, Array, Float, Gradients, Probe
+from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, Array, Float, Gradients, Probe, bare
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.narrow import FLOAT16, TF32, Narrow, NarrowArithmetic, cut, narrower
@@ -74,7 +74,6 @@ def _likely(obs: Observations) -> list[Narrow]:
 
 
 def _ways(obs: Observations, kinds: Sequence[Narrow]) -> Iterator[tuple[_Place, bool]]:
-    """Where it may be rounded, to nearest or toward zero."""
     for place in _places(obs, kinds):
         yield place, False
         if place.truncates:
@@ -265,8 +264,7 @@ def _inside(what: str) -> Callable[[Probe, Narrow, bool], Gradients | None]:
         parts = tuple(xp.asarray(part) for part in probe.ct)
         held = [xp.asarray(p) if p.dtype.kind == "f" else p for p in probe.primals]
         with np.errstate(all="ignore"):
-            bare = parts[0] if len(parts) == 1 else parts
-            found = as_tuple(spec.vjp(xp, bare, *held, **probe.attrs))
+            found = as_tuple(spec.vjp(xp, bare(parts), *held, **probe.attrs))
         pairs = zip(probe.names, found, strict=True)
         return {n: np.array(g, dtype=np.float64, subok=False) for n, g in pairs if g is not None}
 

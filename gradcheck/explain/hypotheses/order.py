@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.contribution import MAX_SLABS, MAX_SLABS_TESTED, jacobian
-from gradcheck.explain.hypotheses.permutations import Move, divisions, losses, moves
+from gradcheck.explain.hypotheses.lost_contribution import MAX_SLABS, MAX_SLABS_TESTED, jacobian
 from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
 from gradcheck.explain.probe import ROUNDING_TOLERANCE, Array, Float, Probe
 from gradcheck.numerics.arrays import Attrs
@@ -34,14 +34,14 @@ def orientation(obs: Observations) -> Iterator[Hypothesis]:
             f"{obs.gradient} comes transposed: axes {a} and {b} are exchanged",
             partial(_transposed, name, a, b),
         )
-    for label, says, of in _moved(obs, lambda rank: moves(rank, attrs)):
+    for label, says, of in _moves_of(obs, lambda rank: moves(rank, attrs)):
         yield predicting(obs, label, says, of)
 
 
 def displaced(obs: Observations) -> Iterator[Hypothesis]:
     """Elements read from, or written to, a neighbour's place."""
     attrs = obs.first.attrs
-    for label, says, of in _moved(obs, lambda rank: losses(rank, attrs)):
+    for label, says, of in _moves_of(obs, lambda rank: losses(rank, attrs)):
         yield predicting(obs, label, says, of)
     name = obs.output
     for axis in range(-obs.first.right[name].ndim, 0):
@@ -76,7 +76,7 @@ def _displaced(probe: Probe, name: str, axis: int) -> bool | None:
     return shifted
 
 
-def _moved(
+def _moves_of(
     obs: Observations, catalogue: Callable[[int], Iterable[Move]]
 ) -> Iterator[tuple[str, str, Of]]:
     """Class, words and prediction of every move of the gradient and of its operands."""
@@ -90,11 +90,11 @@ def _moved(
             if move.label == "B" or (move.square and ct.size > first.right[name].size):
                 continue  # the axis of a sum is not a matter of layout
             says = f"{own} reads {which} with {move.says}"
-            yield move.label, says, _at_cotangent(name, part, move)
+            yield move.label, says, partial(_at_cotangent, name, part, move)
     for other, value in zip(first.names, first.primals, strict=True):
         for move in catalogue(value.ndim) if value.size <= MAX_REORDERED_SIZE else ():
             says = f"{own} reads {other} with {move.says}"
-            yield move.label, says, _at_primal(name, other, move.of)
+            yield move.label, says, partial(_at_primal, name, other, move)
 
 
 def _transposed(name: str, a: int, b: int, probe: Probe) -> Array:
@@ -106,26 +106,17 @@ def _written(name: str, move: Move, probe: Probe) -> Array:
     return move.of(probe.right[name], probe.attrs)
 
 
-def _at_cotangent(name: str, part: int, move: Move) -> Callable[[Probe], Float | None]:
-    def of(probe: Probe) -> Float | None:
-        if part >= len(probe.ct):
-            return None
-        moved = move.of(probe.ct[part], probe.attrs)
-        return probe.gradient(name, ct=(*probe.ct[:part], moved, *probe.ct[part + 1 :]))
-
-    return of
+def _at_cotangent(name: str, part: int, move: Move, probe: Probe) -> Float | None:
+    if part >= len(probe.ct):
+        return None
+    moved = move.of(probe.ct[part], probe.attrs)
+    return probe.gradient(name, ct=(*probe.ct[:part], moved, *probe.ct[part + 1 :]))
 
 
-def _at_primal(
-    name: str, other: str, of: Callable[[Array, Attrs], Array]
-) -> Callable[[Probe], Float | None]:
-    def at(probe: Probe) -> Float | None:
-        if other not in probe.names:
-            return None
-        moved = np.asarray(of(probe.primal(other), probe.attrs))
-        return probe.gradient(name, primals={other: moved})
-
-    return at
+def _at_primal(name: str, other: str, move: Move, probe: Probe) -> Float | None:
+    if other not in probe.names:
+        return None
+    return probe.gradient(name, primals={other: move.of(probe.primal(other), probe.attrs)})
 
 
 # ── read and written in another layout ───────────────────────────────────────────────────────
@@ -241,3 +232,250 @@ def forward_mode(obs: Observations) -> Iterator[Hypothesis]:
         says=f"{obs.gradient} is the Jacobian applied to the cotangent, not its transpose",
         fits=fits,
     )
+
+
+ROLL_DISTANCES: Final = (1, -1, 2, -2, 3, -3)
+PART_COUNTS: Final = (2, 3, 4)
+"""Into how many equal parts an axis is taken to be divided, beside what attributes say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One way to misplace elements.
+
+    `of(array, attrs)` returns an array of the same shape: the array itself where it has no such
+    axis or does not divide. `back` undoes it (None: elements are lost). `says` follows "with",
+    `label` is the class of the mistake. `square`: only equal axes are moved.
+    """
+
+    label: str
+    says: str
+    of: Callable[[Array, Attrs], Array]
+    back: Callable[[Array, Attrs], Array] | None = None
+    square: bool = False
+
+
+def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
+    """Moves of an array of `rank` axes by which no element is lost, the likeliest first."""
+    axes = _axes(rank)
+    pairs = [*combinations(range(-rank, 0), 2), *(((0, 1),) if rank > 2 else ())]
+    for a, b in pairs:
+        yield from _exchanges(a, b)
+    if rank > 1:
+        yield from _orders()
+    for axis in axes:
+        flip = _along(axis, np.flip)
+        yield Move("L", f"{_axis(axis)} reversed", flip, flip)
+    if rank > 1:
+        yield Move("L", "its last two axes reversed", _flip_two, _flip_two)
+    for axis in axes:
+        for step in ROLL_DISTANCES:
+            yield _rolled(axis, step)
+    for axis in axes:
+        yield from divisions(axis, attrs)
+        yield from _packed_pairs(axis, attrs)
+
+
+def losses(rank: int, attrs: Attrs) -> Iterator[Move]:
+    """Moves of an array of `rank` axes by which some elements are lost, others doubled."""
+    for axis in _axes(rank):
+        yield from _shifts(axis)
+        yield from _firsts(axis)
+        for count in _counts(attrs):
+            yield _first_part(axis, count)
+
+
+def _axes(rank: int) -> list[int]:
+    """Axes counted from the end, and the first one, which has another place in every rank."""
+    return [*range(-1, -rank - 1, -1), *((0,) if rank > 1 else ())]
+
+
+def _axis(axis: int) -> str:
+    named = {-1: "its last axis", 0: "its first axis", 1: "its second axis"}
+    return named.get(axis, f"its axis {axis}")
+
+
+def _has(array: Array, axis: int) -> bool:
+    return -array.ndim <= axis < array.ndim
+
+
+def _along(axis: int, of: Callable[..., Array]) -> Callable[[Array, Attrs], Array]:
+    """A move along one axis, in arrays that have it."""
+    return lambda array, attrs: of(array, axis=axis) if _has(array, axis) else array
+
+
+def _exchanges(a: int, b: int) -> Iterator[Move]:
+    two = f"{_axis(a)} and {_axis(b).removeprefix('its ')} exchanged"
+
+    def move(of: Callable[[Array], Array]) -> Callable[[Array, Attrs], Array]:
+        return lambda array, attrs: of(array) if _has(array, a) and _has(array, b) else array
+
+    def read(array: Array) -> Array:
+        shape = list(array.shape)
+        shape[a], shape[b] = shape[b], shape[a]
+        return array.reshape(shape).swapaxes(a, b)
+
+    there = move(lambda x: np.ascontiguousarray(x.swapaxes(a, b)).reshape(x.shape))
+    back = move(read)
+    same = move(lambda x: x.swapaxes(a, b) if x.shape[a] == x.shape[b] else x)
+    yield Move("L", two, there, back)
+    yield Move("L", f"{two} in memory", back, there)
+    yield Move("L", f"{two} where they are equally long", same, same, square=True)
+
+
+def _moved_axis(source: int, place: int) -> Callable[[Array, Attrs], Array]:
+    def of(array: Array, attrs: Attrs) -> Array:
+        return np.ascontiguousarray(np.moveaxis(array, source, place)).reshape(array.shape)
+
+    return of
+
+
+def _orders() -> Iterator[Move]:
+    def by_columns(array: Array, attrs: Attrs) -> Array:
+        return array.ravel(order="F").reshape(array.shape)
+
+    def from_columns(array: Array, attrs: Attrs) -> Array:
+        return array.ravel().reshape(array.shape, order="F")
+
+    batch_last, last_in_front = _moved_axis(0, -1), _moved_axis(-1, 0)
+    yield Move("L", "its memory written column by column", by_columns, from_columns)
+    yield Move("L", "its memory read column by column", from_columns, by_columns)
+    yield Move("L", "its first axis taken for the innermost", batch_last, last_in_front)
+    yield Move("L", "its innermost axis taken for the first", last_in_front, batch_last)
+
+
+def _flip_two(array: Array, attrs: Attrs) -> Array:
+    return np.flip(array, (-2, -1)) if array.ndim > 1 else array
+
+
+def _rolled(axis: int, step: int) -> Move:
+    side = "behind" if step < 0 else "before"
+    places = f"{abs(step)} place{'s' if abs(step) > 1 else ''}"
+    says = f"each element along {_axis(axis)} taken from {places} {side} it, the ends joined"
+    there, back = (_along(axis, partial(np.roll, shift=by)) for by in (step, -step))
+    return Move("I", says, there, back)
+
+
+def _shifts(axis: int) -> Iterator[Move]:
+    def shifted(array: Array, *, axis: int, step: int, edge: bool) -> Array:
+        if array.shape[axis] == 0:
+            return array
+        out = np.roll(array, step, axis)
+        end = [slice(None)] * array.ndim
+        end[axis] = slice(0, 1) if step > 0 else slice(-1, None)
+        out[tuple(end)] = array[tuple(end)] if edge else 0
+        return out
+
+    for step, side in ((1, "before"), (-1, "behind")):
+        for edge, comes in ((False, "zero comes in at the end"), (True, "the end stays")):
+            says = f"each element along {_axis(axis)} taken from 1 place {side} it; {comes}"
+            yield Move("I", says, _along(axis, partial(shifted, step=step, edge=edge)))
+
+
+def _firsts(axis: int) -> Iterator[Move]:
+    def entry(array: Array, *, axis: int, place: int) -> Array:
+        if array.shape[axis] == 0:
+            return array
+        return np.broadcast_to(np.take(array, [place], axis=axis), array.shape)
+
+    def summed(array: Array, *, axis: int) -> Array:
+        return np.broadcast_to(array.sum(axis, keepdims=True), array.shape)
+
+    for place, which in ((0, "first"), (-1, "last")):
+        says = f"the {which} entry of {_axis(axis)} in place of every one"
+        yield Move("I", says, _along(axis, partial(entry, place=place)))
+    yield Move("B", f"the sum over {_axis(axis)} in place of every entry", _along(axis, summed))
+
+
+def _first_part(axis: int, count: int | str) -> Move:
+    of = _divided(axis, count, lambda x, k: np.broadcast_to(x.take([0], axis=k), x.shape))
+    return Move("I", f"the first of {count} parts of {_axis(axis)} in place of every one", of)
+
+
+def _counts(attrs: Attrs) -> list[int | str]:
+    """Into how many parts an axis may be divided: numbers, and attributes that say it."""
+    named = [key for key, value in attrs.items() if type(value) is int and value > 1]
+    return [*PART_COUNTS, *named]
+
+
+def _parts(array: Array, axis: int, count: int | str, attrs: Attrs) -> Array | None:
+    """An axis as two, parts first; None where it does not divide."""
+    n = attrs.get(count) if isinstance(count, str) else count
+    if not _has(array, axis) or type(n) is not int or n < 2:
+        return None
+    k = axis % array.ndim
+    if array.shape[k] % n or array.shape[k] < n:
+        return None
+    return array.reshape(*array.shape[:k], n, -1, *array.shape[k + 1 :])
+
+
+def _divided(
+    axis: int, count: int | str, change: Callable[[Array, int], Array]
+) -> Callable[[Array, Attrs], Array]:
+    """A move of an axis cut into parts: `change(array, k)`, the parts being axis k of the array."""
+
+    def of(array: Array, attrs: Attrs) -> Array:
+        parts = _parts(array, axis, count, attrs)
+        return array if parts is None else change(parts, axis % array.ndim).reshape(array.shape)
+
+    return of
+
+
+def divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
+    """Parts of an axis in another order, or dealt out one by one."""
+    for count in _counts(attrs):
+        dealt, gathered = _divided(axis, count, _dealt), _divided(axis, count, _gathered)
+        parts = f"{_axis(axis)} in {count} parts"
+        yield Move("L", f"{parts} dealt out one by one, not in blocks", dealt, gathered)
+        yield Move("L", f"{parts} in blocks, not dealt out one by one", gathered, dealt)
+        if isinstance(count, int):
+            for a, b in combinations(range(count), 2):
+                which = "halves" if count == 2 else f"parts {a + 1} and {b + 1} of {count}"
+                of = _divided(axis, count, partial(_exchanged_parts, a, b))
+                yield Move("L", f"the {which} of {_axis(axis)} exchanged", of, of)
+
+
+def _dealt(parts: Array, k: int) -> Array:
+    return np.ascontiguousarray(parts.swapaxes(k, k + 1))
+
+
+def _gathered(parts: Array, k: int) -> Array:
+    n, length = parts.shape[k : k + 2]
+    pairs = parts.reshape(*parts.shape[:k], length, n, *parts.shape[k + 2 :])
+    return np.ascontiguousarray(pairs.swapaxes(k, k + 1))
+
+
+def _exchanged_parts(a: int, b: int, parts: Array, k: int) -> Array:
+    order = [*range(parts.shape[k])]
+    order[a], order[b] = b, a
+    return parts.take(order, axis=k)
+
+
+def _packed_pairs(axis: int, attrs: Attrs) -> Iterator[Move]:
+    """The two extents of an attribute, such as a kernel's, packed in an axis in the other order."""
+    for key, value in attrs.items():
+        if _pair(value) is not None:
+            says = f"the {key}'s two extents within {_axis(axis)} exchanged"
+            there, back = partial(_turned, axis, key, 1), partial(_turned, axis, key, -1)
+            yield Move("L", says, there, back)
+            yield Move("L", f"{says} in memory", back, there)
+
+
+def _pair(value: object) -> tuple[int, int] | None:
+    """A value of an attribute, if it is two extents."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        return None
+    n, m = value
+    return (n, m) if type(n) is type(m) is int and n > 0 and m > 0 else None
+
+
+def _turned(axis: int, key: str, way: int, array: Array, attrs: Attrs) -> Array:
+    pair = _pair(attrs.get(key))
+    if pair is None or not _has(array, axis):
+        return array
+    k = axis % array.ndim
+    n, m = pair[::way]
+    if not array.shape[k] or array.shape[k] % (n * m):
+        return array
+    parts = array.reshape(*array.shape[:k], -1, n, m, *array.shape[k + 1 :])
+    return np.ascontiguousarray(parts.swapaxes(k + 1, k + 2)).reshape(array.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -138,11 +139,8 @@ def _differenced(obs: Observations) -> Iterator[Hypothesis]:
 
 def _difference(name: str, up: float, down: float) -> Callable[[Probe], Float]:
     def of(probe: Probe) -> Float:
-        k = probe.names.index(name)
-
         def at(by: float) -> Float:
-            primals = [p + by if i == k else p for i, p in enumerate(probe.primals)]
-            return probe.truth.forward(primals, probe.attrs)[0]
+            return probe.forward({name: probe.primal(name) + by})[0]
 
         with np.errstate(all="ignore"):
             return np.asarray(probe.ct[0] * (at(up) - at(-down)) / (up + down))
@@ -233,7 +231,7 @@ def _below(obs: Observations) -> Iterator[Hypothesis]:
     if any((p.got[obs.output][p.wrong(obs.output)] != 0).any() for p in obs.failing):
         return
     for name in obs.first.names:
-        size = _Size(f"|{name}|", "O", _against(name))
+        size = _Size(f"|{name}|", "O", partial(_against, name))
         found = _threshold(probes, obs.output, size)
         if found is not None and -found.lost >= HUGE_ARGUMENT[obs.first.dtype]:
             says = f"{obs.gradient} is 0 where |{name}| is huge: an intermediate overflows"
@@ -257,8 +255,8 @@ def _below(obs: Observations) -> Iterator[Hypothesis]:
 def _floored(obs: Observations) -> Iterator[Hypothesis]:
     """A share of the cotangent is kept above a tiny number, and perhaps as far below 1."""
     name = obs.output
-    found = [slope(p, p.got[name]) for p in obs.failing]
-    came = np.concatenate([np.abs(s[p.wrong(name)]) for p, s in _paired(obs, found)])
+    found = [(slope(p, p.got[name]), p.wrong(name)) for p in obs.failing]
+    came = np.concatenate([np.abs(s[wrong]) for s, wrong in found if s is not None])
     floor = float(np.min(came, initial=1.0))
     if (
         0 < floor <= MAX_FLOOR
@@ -266,12 +264,6 @@ def _floored(obs: Observations) -> Iterator[Hypothesis]:
     ):
         says = f"{obs.gradient} is cut off {floor:.3g} of the cotangent before 0"
         yield Hypothesis(label="O", says=says, fits=_at_floor(name, floor))
-
-
-def _paired(obs: Observations, found: Sequence[Float | None]) -> Iterator[tuple[Probe, Float]]:
-    for probe, slopes in zip(obs.failing, found, strict=True):
-        if slopes is not None:
-            yield probe, slopes
 
 
 def _at_floor(name: str, floor: float) -> Callable[[Probe], bool]:
@@ -290,49 +282,34 @@ def _at_floor(name: str, floor: float) -> Callable[[Probe], bool]:
 def _sizes(obs: Observations) -> Iterator[_Size]:
     name = obs.output
     yield _Size("it", "O", lambda p: np.abs(p.right[name]))
-
-    def of_slope(probe: Probe) -> Float | None:
-        found = slope(probe, probe.right[name])
-        return None if found is None else np.abs(found)
-
-    yield _Size("its slope", "D", of_slope)
-    yield _Size("its share of the cotangent", "D", _share(name))
-    yield _Size("the output", "D", _output(name))
+    yield _Size("its slope", "D", lambda p: _magnitude(slope(p, p.right[name])))
+    yield _Size("its share of the cotangent", "D", partial(_share, name))
+    yield _Size("the output", "D", lambda p: _magnitude(_spread(p.outputs, p.right[name].shape)))
 
 
-def _share(name: str) -> Callable[[Probe], Float | None]:
-    def read(probe: Probe) -> Float | None:
-        right = probe.right[name]
-        ct = _spread(probe.ct[0], right.shape) if len(probe.ct) == 1 else None
-        with np.errstate(all="ignore"):
-            return None if ct is None else np.abs(right / ct)
-
-    return read
+def _magnitude(x: Float | None) -> Float | None:
+    return None if x is None else np.abs(x)
 
 
-def _output(name: str) -> Callable[[Probe], Float | None]:
-    def read(probe: Probe) -> Float | None:
-        if len(probe.outputs) != 1:
-            return None
-        found = _spread(probe.outputs[0], probe.right[name].shape)
-        return None if found is None else np.abs(found)
-
-    return read
+def _share(name: str, probe: Probe) -> Float | None:
+    right = probe.right[name]
+    ct = _spread(probe.ct, right.shape)
+    with np.errstate(all="ignore"):
+        return None if ct is None else np.abs(right / ct)
 
 
-def _against(name: str) -> Callable[[Probe], Float | None]:
+def _against(name: str, probe: Probe) -> Float | None:
     """Minus the magnitude of an argument, so that "below" means beyond."""
-
-    def read(probe: Probe) -> Float | None:
-        value = probe.primal(name)
-        shape = probe.right.get(name, np.zeros(())).shape
-        return -np.abs(value) if value.shape == shape and value.dtype.kind == "f" else None
-
-    return read
+    value = probe.primal(name)
+    shape = probe.right.get(name, np.zeros(())).shape
+    return -np.abs(value) if value.shape == shape and value.dtype.kind == "f" else None
 
 
-def _spread(x: Float, shape: tuple[int, ...]) -> Float | None:
-    """An array over a shape: as it is, or one number for all of the last axis."""
+def _spread(parts: Sequence[Float], shape: tuple[int, ...]) -> Float | None:
+    """The only part over a shape: as it is, or one number for all of the last axis."""
+    if len(parts) != 1:
+        return None
+    (x,) = parts
     for form in (x.shape, (*x.shape, 1)):
         try:
             if len(form) <= len(shape):
@@ -370,8 +347,6 @@ def _threshold(probes: Sequence[Probe], name: str, size: _Size) -> _Threshold | 
 
 
 def _cut(name: str, size: _Size, found: _Threshold) -> Callable[[Probe], Float | None]:
-    """Predict the right gradient with zeros up to the threshold."""
-
     def of(probe: Probe) -> Float | None:
         values = size.read(probe)
         if values is None:

@@ -120,7 +120,6 @@ def _predicates(probe: Probe) -> Iterator[tuple[str, Predicate, Condition]]:
 
 
 def _relations(probe: Probe, n: int) -> Iterator[tuple[str, Predicate, Condition]]:
-    """More elements than another axis has."""
     numbers = _numbers(probe.attrs)
     for i, value in enumerate(probe.primals):
         for k, other in enumerate(value.shape):

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.contribution import along, jacobian
-from gradcheck.explain.hypotheses.place import BLOCKS
+from gradcheck.explain.hypotheses.lost_contribution import along, jacobian
+from gradcheck.explain.hypotheses.wrong_region import BLOCKS
 from gradcheck.explain.hypothesis import Hypothesis, Observations
 from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, Array, Float, Mask, Probe
 from gradcheck.implementations.returned import Broken

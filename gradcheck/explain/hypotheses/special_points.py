@@ -1,15 +1,26 @@
-"""Special points: wrong only on kinks, at repeated indices, or under another mask."""
+"""Special points: wrong, NaN or infinite only on kinks, at ties, repeated indices and the like."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from itertools import combinations
+from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.elementwise import answers_diagonally, is_diagonal, slope
-from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
+from gradcheck.explain.hypotheses.elementwise import answers_diagonally, is_diagonal, slope, spread
+from gradcheck.explain.hypothesis import (
+    Hypothesis,
+    Observations,
+    applied,
+    predicting,
+    read_cotangent,
+    read_output,
+    read_primal,
+)
 from gradcheck.explain.probe import Array, Float, Mask, Probe
 
 On = Callable[[Probe], Mask | None]
@@ -27,7 +38,7 @@ def kinks(obs: Observations) -> Iterator[Hypothesis]:
     for other in obs.first.names:
         if other != name and obs.first.primal(other).dtype.kind == "f":
             says = f"{obs.gradient} is wrong only where {name} and {other} are equal"
-            yield Hypothesis(label="K", says=says, fits=_only(name, _equal(name, other)))
+            yield Hypothesis(label="K", says=says, fits=_only(name, _equal_arguments(name, other)))
 
 
 def _only(name: str, on: On) -> Callable[[Probe], bool]:
@@ -52,7 +63,7 @@ def _declared(name: str) -> On:
     return on
 
 
-def _equal(name: str, other: str) -> On:
+def _equal_arguments(name: str, other: str) -> On:
     def on(probe: Probe) -> Mask | None:
         a, b = probe.primal(name), probe.primal(other)
         return np.asarray(a == b) if a.shape == b.shape else None
@@ -121,10 +132,7 @@ def _places(index: str, probe: Probe, name: str) -> Mask | None:
     places, right = probe.primal(index), probe.right[name]
     if right.shape[: places.ndim] != places.shape:
         return None
-    again = _repeated(places)
-    return np.broadcast_to(
-        again.reshape(again.shape + (1,) * (right.ndim - again.ndim)), right.shape
-    )
+    return spread(_repeated(places), right.shape)
 
 
 def _rows(index: str, axis: int, probe: Probe, name: str) -> Mask | None:
@@ -159,7 +167,7 @@ def mask(obs: Observations) -> Iterator[Hypothesis]:
             f"takes zeros of {name} for dropped ones: {drop} is read from the output", "M",
             lambda p: p.primal(drop) * (p.primal(name) != 0),
         ),
-        (f"uses {drop} of the first matrix for all", "M", _first(drop)),
+        (f"uses {drop} of the first matrix for all", "M", _first_matrix(drop)),
         (f"drops nothing: {drop} is ignored", "D", lambda p: np.ones_like(p.primal(drop))),
     ):  # fmt: skip
         yield predicting(obs, label, f"{own} {says}", _under(name, drop, read))
@@ -185,7 +193,7 @@ def _mask_of(obs: Observations) -> str | None:
     return None
 
 
-def _first(name: str) -> Read:
+def _first_matrix(name: str) -> Read:
     def read(probe: Probe) -> Array:
         values = probe.primal(name)
         return np.broadcast_to(values[(0,) * (values.ndim - 2)], values.shape)
@@ -208,3 +216,294 @@ def _masked_otherwise(probe: Probe, name: str) -> bool:
     factor = right[right != 0][0]
     near = [np.abs(got - value) <= 1e-6 * abs(factor) for value in (0.0, factor)]
     return bool((near[0] | near[1]).all() and near[0].any() and near[1].any())
+
+
+Field = Callable[[Probe], Array | None]
+
+SPANS: Final = (("row", 1), ("column", -2), ("matrix", 2), ("array", 0))
+"""What an element belongs to, and how many of the last axes that spans (0: all)."""
+SPAN_MEASURES: Final[tuple[tuple[str, Callable[[Float], Float]], ...]] = (
+    ("the least {0} of its {1}", lambda x: x.min(axis=-1)),
+    ("the largest {0} of its {1}", lambda x: x.max(axis=-1)),
+    ("the spread of {0} in its {1}", lambda x: x.max(axis=-1) - x.min(axis=-1)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number for each element of the gradient: its name in messages, and its values."""
+
+    words: str
+    of: Field
+
+
+def measures(values: Iterable[Measure], name: str) -> Iterator[Measure]:
+    """Values beside an element; then of its row, of its matrix, and of all."""
+    values = [*values]
+    for measure in values:
+        yield Measure(measure.words, partial(_beside, measure.of, name))
+    for words, axes in SPANS:
+        for measure in values:
+            for split_by, over in SPAN_MEASURES:
+                yield Measure(
+                    split_by.format(measure.words, words),
+                    partial(_spread, measure.of, name, axes, over),
+                )
+
+
+def primals(probe: Probe) -> Iterator[Measure]:
+    """Primals, their magnitudes and their differences."""
+    for name in probe.names:
+        yield Measure(name, read_primal(name))
+        yield Measure(f"|{name}|", applied(np.abs, read_primal(name)))
+    for a, b in combinations(probe.names, 2):
+        if probe.primal(a).shape == probe.primal(b).shape:
+            yield Measure(f"{a} - {b}", partial(_difference, a, b))
+
+
+def others(probe: Probe) -> Iterator[Measure]:
+    """Outputs, cotangents and right gradients."""
+    for i in range(len(probe.ct)):
+        words = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
+        yield Measure(words, read_output(i))
+        yield Measure(f"the magnitude of {words}", applied(np.abs, read_output(i)))
+        words = "the cotangent" if len(probe.ct) == 1 else f"cotangent {i + 1}"
+        yield Measure(words, read_cotangent(i))
+    for name in probe.right:
+        yield Measure(f"the right d{name}", partial(_right, name))
+
+
+def _right(name: str, probe: Probe) -> Float | None:
+    return probe.right.get(name)
+
+
+def _difference(a: str, b: str, probe: Probe) -> Array | None:
+    x, y = probe.primal(a), probe.primal(b)
+    return np.asarray(x - y) if x.shape == y.shape else None
+
+
+def _beside(of: Field, name: str, probe: Probe) -> Float | None:
+    """A value in the gradient's shape; None where it does not fit."""
+    value, shape = of(probe), probe.right[name].shape
+    if value is None or value.ndim > len(shape):
+        return None
+    try:
+        return np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+    except ValueError:
+        return None
+
+
+def _spread(
+    of: Field, name: str, axes: int, over: Callable[[Float], Float], probe: Probe
+) -> Float | None:
+    """One number per row, spread over the gradient's elements."""
+    value, shape = of(probe), probe.right[name].shape
+    if value is None or not value.ndim or not value.size:
+        return None
+    if axes < 0:
+        if value.ndim < -axes:
+            return None
+        value, axes = np.moveaxis(value, axes, -1), 1
+        found = _reduced(value, 1, over)
+        back = np.moveaxis(np.broadcast_to(found, value.shape), -1, -2)
+        return np.asarray(back) if back.shape == shape else None
+    found = _reduced(value, axes or value.ndim, over)
+    if axes == 0:
+        return np.full(shape, found.ravel()[0])
+    if found.ndim != len(shape):
+        return None
+    try:
+        return np.broadcast_to(found, shape)
+    except ValueError:
+        return None
+
+
+def _reduced(value: Array, axes: int, over: Callable[[Float], Float]) -> Float:
+    lead = value.shape[: max(value.ndim - axes, 0)]
+    with np.errstate(all="ignore"):
+        found = over(np.asarray(value, dtype=np.float64).reshape(*lead, -1))
+    return found.reshape(*lead, *(1,) * (value.ndim - len(lead)))
+
+
+EXP_OVERFLOW: Final = {"float32": 88.7228, "float64": 709.7827}
+"""Arguments beyond which exp overflows: ln of a type's largest number."""
+MIN_OVERFLOW: Final = 4.0
+"""Magnitude beyond which a threshold suggests overflow rather than a special point."""
+MIN_PER_SIDE: Final = 3
+
+
+def nonfinite(obs: Observations) -> Iterator[Hypothesis]:
+    """NaN or infinite where a value is 0, beyond a threshold, or in rows that hold such a value."""
+    name = obs.output
+    every = [*obs.failing, *obs.passing]
+    bad = [_bad(probe, name) for probe in every]
+    if any(b is None for b in bad) or not any(b is not None and b.any() for b in bad):
+        return
+    if not all(_else_right(probe, name) for probe in obs.failing):
+        return
+    kind = _kind(obs)
+    for words, of in _conditions(obs, every, [b for b in bad if b is not None]):
+        yield Hypothesis(
+            label="N",
+            says=f"{obs.gradient} is {kind} {words}, right elsewhere",
+            fits=partial(_marks, of, name),
+        )
+    count = sum(int(b.sum()) for b in bad if b is not None)
+    size = sum(b.size for b in bad if b is not None and b.any())
+    which = "every element" if count == size else f"{count} of {size} elements, right elsewhere"
+    yield Hypothesis(
+        label="N",
+        says=f"{obs.gradient} is {kind} in {which}",
+        fits=lambda probe: True,
+    )
+
+
+def _bad(probe: Probe, name: str) -> Mask | None:
+    """Where it is not finite though the truth is, or no number though the truth is infinite."""
+    if name not in probe.got:
+        return None
+    got, right = probe.got[name], probe.right[name]
+    return (np.isnan(got) & ~np.isnan(right)) | (np.isinf(got) & np.isfinite(right))
+
+
+def _else_right(probe: Probe, name: str) -> bool:
+    return not (probe.wrong(name) & np.isfinite(probe.got[name])).any()
+
+
+def _kind(obs: Observations) -> str:
+    found = [probe.got[obs.output] for probe in obs.failing]
+    nan = any(np.isnan(g).any() for g in found)
+    infinite = any(np.isinf(g).any() for g in found)
+    return "NaN or infinite" if nan and infinite else "NaN" if nan else "infinite"
+
+
+def _marks(of: Callable[[Probe], Mask | None], name: str, probe: Probe) -> bool:
+    marked, bad = of(probe), _bad(probe, name)
+    if marked is None or bad is None:
+        return False
+    return bool(np.array_equal(marked & ~np.isnan(probe.right[name]), bad))
+
+
+# ── what is special there ────────────────────────────────────────────────────────────────────
+
+Holds = Callable[[Probe], Mask | None]
+Condition = tuple[str, Holds]
+"""Words, and the elements for which it holds."""
+
+
+def _conditions(
+    obs: Observations, every: Sequence[Probe], bad: Sequence[Mask]
+) -> Iterator[Condition]:
+    """In words, and the elements each holds for: of attributes, of primals, of anything else."""
+    yield from _of_attributes(every, bad)
+    for values in (primals, others):
+        split_by = [(m, _split(m, every, bad)) for m in measures(values(obs.first), obs.output)]
+        apart = [(measure, split) for measure, split in split_by if split is not None]
+        for conditions in (_at_zero, _overflowing, _signed, _special):
+            for measure, split in apart:
+                for words, of in conditions(measure, split):
+                    yield f"where {words}", of
+
+
+def _of_attributes(every: Sequence[Probe], bad: Sequence[Mask]) -> Iterator[Condition]:
+    """All elements of just those points where an attribute has one value."""
+    if not all(b.all() or not b.any() for b in bad):
+        return
+    for name in every[0].attrs:
+        ill = [p.attrs.get(name) for p, b in zip(every, bad, strict=True) if b.any()]
+        well = [p.attrs.get(name) for p, b in zip(every, bad, strict=True) if not b.any()]
+        if all(value == ill[0] for value in ill) and well and ill[0] not in well:
+            yield f"for {name} = {ill[0]!r}", partial(_at_value, name, ill[0])
+
+
+def _at_value(name: str, value: Any, probe: Probe) -> Mask:
+    return np.full(next(iter(probe.right.values())).shape, probe.attrs.get(name) == value)
+
+
+# ── where a measure tells them apart ─────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Values of a measure where the gradient is not finite (`bad`), and where it is (`fine`)."""
+
+    bad: Float
+    fine: Float
+    dtype: str
+
+
+def _split(measure: Measure, every: Sequence[Probe], bad: Sequence[Mask]) -> Split | None:
+    wrong, fine = [], []
+    for probe, at in zip(every, bad, strict=True):
+        value = measure.of(probe)
+        if value is None or np.isnan(value).any():
+            return None
+        wrong.append(value[at])
+        fine.append(value[~at])
+    return Split(np.concatenate(wrong), np.concatenate(fine), every[0].dtype)
+
+
+def _at_zero(measure: Measure, split: Split) -> Iterator[Condition]:
+    if not split.bad.any() and split.fine.all():
+        yield f"{measure.words} is 0", _where(measure, operator.eq, 0.0)
+
+
+def _special(measure: Measure, split: Split) -> Iterator[Condition]:
+    """One value, and more than one element that has it."""
+    value = float(split.bad[0])
+    if split.bad.size > 1 and (split.bad == value).all() and not (split.fine == value).any():
+        yield f"{measure.words} is {value:.6g}", _where(measure, operator.eq, value)
+
+
+def _signed(measure: Measure, split: Split) -> Iterator[Condition]:
+    """One side of 0, with elements enough on both."""
+    if min(split.bad.size, split.fine.size) < MIN_PER_SIDE:
+        return
+    tiny = np.finfo(np.float64).smallest_subnormal
+    if split.bad.max() < 0 <= split.fine.min():
+        yield f"{measure.words} < 0", _where(measure, operator.lt, 0.0)
+    if split.fine.max() <= 0 < split.bad.min():
+        yield f"{measure.words} > 0", _where(measure, operator.gt, 0.0)
+    if split.bad.max() <= 0 < split.fine.min():
+        yield f"{measure.words} ≤ 0", _where(measure, operator.lt, tiny)
+    if split.fine.max() < 0 <= split.bad.min():
+        yield f"{measure.words} ≥ 0", _where(measure, operator.gt, -tiny)
+
+
+def _overflowing(measure: Measure, split: Split) -> Iterator[Condition]:
+    """Beyond a large magnitude, which lies between those that are fine and those that are not."""
+    if not split.fine.size:
+        return
+    low, high = float(split.fine.max()), float(split.bad.min())
+    if low < high and high >= MIN_OVERFLOW:
+        c, why = between(max(low, 0.0), high, split.dtype)
+        yield f"{measure.words} > {c:.6g}{why}", _where(measure, operator.gt, c)
+    low, high = float(split.bad.max()), float(split.fine.min())
+    if low < high and low <= -MIN_OVERFLOW:
+        c, why = between(-min(high, 0.0), -low, split.dtype)
+        yield f"{measure.words} < {-c:.6g}{why}", _where(measure, operator.lt, -c)
+
+
+def _where(measure: Measure, test: Callable[[Array, float], Any], value: float) -> Holds:
+    def holds(probe: Probe) -> Mask | None:
+        x = measure.of(probe)
+        return None if x is None else np.asarray(test(x, value))
+
+    return holds
+
+
+def between(low: float, high: float, dtype: str) -> tuple[float, str]:
+    """A number of [low, high), 0 <= low < high, the roundest; and what is known about it.
+
+    It is where exp, or its square, overflows, if it can be.
+    """
+    for part, what in ((1, "exp"), (2, "its exp squared")):
+        at = EXP_OVERFLOW.get(dtype, 0.0) / part
+        if low <= at < high:
+            return at, f", where {what} overflows"
+    middle = low + (high - low) / 2
+    for digits in range(1, 17):
+        c = float(f"{middle:.{digits}g}")
+        if low <= c < high:
+            return c, ""
+    return low, ""

@@ -1,1 +1,1 @@
-"""What a C library offers, as its author wrote it down: prototypes, and what each argument is."""
+"""Manifests: the prototypes of a C library, and the meaning of each argument."""

@@ -1,4 +1,7 @@
-"""From what `bind` says of each parameter to a C function with roles, layouts and expressions."""
+"""From `bind` of an entry to a C function with roles, layouts and expressions.
+
+A mistake is a `ManifestError` that begins with the file, the entry and the key.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +36,19 @@ ARROW: Final = "->"
 OF_OUTPUTS: Final = (RoleKind.COTANGENT, RoleKind.OUT, RoleKind.VALUE)
 WORDS: Final = (*(str(kind) for kind in RoleKind), *(str(s) for s in Special), "scratch", "zeros")
 BYTES: Final = ("void", "opaque")
-"""What a pointer may lead to without saying which elements."""
+"""Types of pointers that do not tell the elements behind them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What expressions may mention: `names`, of which some are `primals`."""
+    """The names that expressions may mention; some are `primals`."""
 
     names: frozenset[str] = frozenset()
     primals: frozenset[str] = frozenset()
 
 
 def meaning(said: Any, ctype: CType, where: str, scope: Scope) -> Meaning:
-    """What a parameter of a C type means.
-
-    Raises:
-        ManifestError: nothing that a parameter of this type can be; `where` begins the message.
-    """
+    """The meaning of a parameter of a C type."""
     if isinstance(said, dict):
         return _laid_out(said, ctype, where, scope)
     text = as_expression(said)
@@ -61,11 +60,7 @@ def meaning(said: Any, ctype: CType, where: str, scope: Scope) -> Meaning:
 
 
 def role(text: str, where: str, scope: Scope) -> Role:
-    """The role that a text such as "grad:x" or "saved:rstd[rows(x)]?" names.
-
-    Raises:
-        ManifestError: it names none.
-    """
+    """The role that a text such as "grad:x" or "saved:rstd[rows(x)]?" names."""
     found = ROLE.fullmatch(text.strip())
     kinds = [str(kind) for kind in RoleKind]
     if found is None or found[1] not in kinds:
@@ -191,7 +186,6 @@ def _view(part: Part, where: str, scope: Scope) -> View:
 
 
 def _size(text: str | int, where: str, scope: Scope) -> str:
-    """The size of a buffer; empty where none is said."""
     return "" if text == "" else _checked(text, where, scope)
 
 
@@ -330,11 +324,7 @@ ELEMENTS: Final = {
 
 
 def check_element(what: str, base: str, held: str, dtype: str) -> None:
-    """Refuse a C type that does not hold numbers of a dtype; `held` is the role.
-
-    Raises:
-        ManifestError: it does not; `what` begins the message.
-    """
+    """Refuse a C type that does not hold numbers of a dtype; `held` is the role."""
     if base not in (*ELEMENTS[dtype], "void", "opaque"):
         raise ManifestError(
             f"{what} leads to {base} and is `{held.rstrip(':')}`, which is {dtype} here; correct "

@@ -1,4 +1,7 @@
-"""Whether what an entry of a manifest says can be true of its operator."""
+"""Checks of a manifest's entry against its operator.
+
+A mistake is a `ManifestError` that begins with the file, the entry and the key.
+"""
 
 from __future__ import annotations
 
@@ -39,28 +42,27 @@ READ: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """What a manifest's entry is held against: the operator, in the dialect that it names.
+    """The operator of a manifest's entry, in the dialect that it names (empty: in none).
 
-    `indices` are primals that are whole numbers, `absent` those that the dialect lacks.
+    `indices` are primals that are whole numbers, `absent` those that the dialect lacks, and `attrs`
+    its values of attributes.
     """
 
     spec: OpSpec
+    dialect: str
     outputs: int
     indices: frozenset[str]
     absent: frozenset[str]
+    attrs: Attrs
 
     @property
     def names(self) -> frozenset[str]:
-        """What every expression may mention: primals and attributes."""
+        """The names that every expression may mention: primals and attributes."""
         return frozenset({*self.spec.primals, *self.spec.defaults})
 
 
 def check_function(function: Function, key: str, where: str, operator: Operator) -> None:
-    """Refuse roles that `key` ("vjp", "forward" or "handle") cannot have, or of no such primal.
-
-    Raises:
-        ManifestError: there is one.
-    """
+    """Refuse roles that `key` ("vjp", "forward" or "handle") cannot have, or of no such primal."""
     for parameter in function.prototype.parameters:
         here = f"{where}.{parameter.name}"
         meant = function.meanings[parameter.name]
@@ -98,9 +100,6 @@ def check_residuals(
     """Both functions, with the shape of a residual where only the other one says it.
 
     `known` are the names that every expression may mention.
-
-    Raises:
-        ManifestError: a residual comes from nowhere, or its shape means nothing on one side.
     """
     needed = {r.name: r for r in _residuals(vjp)}
     made = {r.name: r for r in _residuals(forward)}
@@ -187,10 +186,10 @@ def _check_role(
 def _shaped(
     function: Function | None, other: Mapping[str, Role], known: frozenset[str], where: str
 ) -> Function | None:
-    """The function, its residuals with the shapes that `other`, the other function's, say alone."""
+    """The function, with shapes of residuals from `other` where only that one has them."""
     if function is None:
         return None
-    names = known | {p.name for p in function.prototype.parameters if not p.ctype.pointer}
+    names = known | scalar_names(function)
 
     def shaped(role: Role) -> Role:
         if role.kind is not RoleKind.SAVED or role.extents or role.name not in other:
@@ -221,15 +220,9 @@ def scalar_names(function: Function) -> set[str]:
 
 
 def fixed_attrs(
-    op: Op, where: str, operator: Operator, own: Attrs, functions: Sequence[Function]
+    op: Op, where: str, operator: Operator, functions: Sequence[Function]
 ) -> dict[str, Any]:
-    """Attributes that the code has fixed: as said, or at their default where nothing asks.
-
-    `own` are the values of the dialect that the entry names.
-
-    Raises:
-        ManifestError: one is said that the operator does not have, or of another kind.
-    """
+    """Attributes that the code has fixed: as said, or at their default where nothing asks."""
     spec = operator.spec
     for name in op.attrs:
         if name not in spec.defaults:
@@ -244,13 +237,13 @@ def fixed_attrs(
         for name, meant in function.meanings.items():
             for text in expressions(meant):
                 mentioned |= expression.names_in(text).all - (numbers - {name})
-    values = {**spec.defaults, **own}
+    values = {**spec.defaults, **operator.attrs}
     kept = {name: value for name, value in values.items() if name not in mentioned}
     return {**kept, **{name: _frozen(value) for name, value in op.attrs.items()}}
 
 
 def _check_kind(where: str, value: Any, default: Any) -> None:
-    """A value of another kind than the default's would match no case."""
+    """Refuse a value of another kind than the default's: it would match no case."""
     kinds = ((bool,), (int, float), (str,), (tuple, list))
     for kind in kinds:
         if isinstance(default, kind) and not isinstance(value, kind):
@@ -264,11 +257,7 @@ def _frozen(value: Any) -> Any:
 
 
 def declared_primals(vjp: Function | None, said: Sequence[str], where: str) -> frozenset[str]:
-    """The primals whose gradients parameters (or primals) of these names are.
-
-    Raises:
-        ManifestError: one of them is not a gradient.
-    """
+    """The primals whose gradients parameters (or primals) of these names are."""
     have = grads(vjp)
     found: set[str] = set()
     for name in said:
@@ -283,11 +272,7 @@ def declared_primals(vjp: Function | None, said: Sequence[str], where: str) -> f
 
 
 def declared_alias(vjp: Function | None, first: str, second: str, where: str) -> tuple[str, str]:
-    """A pair (primal, "ct" or primal) from two parameters that may be the same memory.
-
-    Raises:
-        ManifestError: they are not a gradient and a tensor that is read.
-    """
+    """A pair (primal, "ct" or primal) from two parameters that may be the same memory."""
     where = f"{where}: aliases: `{first}`, `{second}`"
     have = grads(vjp)
     read = _read(vjp)
@@ -321,11 +306,7 @@ def _read(vjp: Function | None) -> dict[str, str]:
 def declared_missing(
     op: Op, where: str, operator: Operator, vjp: Function | None
 ) -> dict[str, str]:
-    """Gradients that the code is said to lack, and why.
-
-    Raises:
-        ManifestError: one is bound, has no gradient, or is not a primal.
-    """
+    """Gradients that the code is said to lack, and why."""
     spec = operator.spec
     have = {primal for held in grads(vjp).values() for primal in held}
     for name in op.missing:
@@ -342,11 +323,7 @@ def declared_missing(
 
 
 def declared_slack(said: Wider | None, where: str) -> Slack | None:
-    """The wider bound that an entry asks for, if it does.
-
-    Raises:
-        ManifestError: it says nothing about why, or would hold for anything.
-    """
+    """The wider bound that an entry asks for, if it does."""
     if said is None:
         return None
     if not said.because.strip():

@@ -119,21 +119,20 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "reversed": lambda values: list(reversed(values)),
 }  # fmt: skip
 COTANGENT: Final = "cotangent"
-"""What expressions of a VJP call the incoming cotangent: `item(cotangent)`."""
+"""The name of the first cotangent in expressions: `item(cotangent)`."""
 HAS: Final = "has"
 """`has(w)`: whether the dialect has the primal w. It is answered before anything is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What an expression mentions: first arguments of tensor functions, and other names."""
+    """The names in an expression: first arguments of tensor functions, and others."""
 
     tensors: frozenset[str]
     others: frozenset[str]
 
     @property
     def all(self) -> frozenset[str]:
-        """Every name."""
         return self.tensors | self.others
 
 
@@ -199,7 +198,7 @@ def _mentioned(node: ast.AST, *, of_tensor: bool = False) -> Iterator[tuple[str,
 
 @lru_cache(maxsize=MAX_CACHED)
 def names_in(text: str) -> Names:
-    """What an expression mentions.
+    """The names in an expression.
 
     Raises:
         ValueError: the text is not an expression.
@@ -265,7 +264,7 @@ def _order(expressions: tuple[tuple[str, str], ...], primals: frozenset[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where expressions are evaluated: primals, attributes, and scalar parameters by name.
+    """The values in expressions: primals, attributes, and scalar parameters by name.
 
     `primals` are the arrays that the dialect has (a caller may add others by name, such as
     "cotangent"); `names` are scalars already known. `where` begins messages.
@@ -308,15 +307,12 @@ class Context:
         return whole
 
     def number(self, text: str, *, of: str = "") -> int | float:
-        """A finite or infinite number."""
         return self._number(self._value(text, of), text, of)
 
     def whole(self, text: str, *, of: str = "") -> int:
-        """A whole number."""
         return self._whole(self._value(text, of), text, of)
 
     def size(self, text: str, *, of: str = "") -> int:
-        """A whole number, not negative."""
         whole = self.whole(text, of=of)
         if whole < 0:
             raise self._wrong(text, of, f"yields {whole}; a size is not negative")
@@ -351,7 +347,6 @@ class Context:
             ) from None
 
     def truth(self, text: str, *, of: str = "") -> bool:
-        """Whether a condition holds."""
         value = self._value(text, of)
         if isinstance(value, (bool, np.bool_, int, float)):
             return bool(value)
@@ -364,8 +359,6 @@ class Context:
             names |= {f"in:{name}": value for name, value in self.primals.items()}
             with np.errstate(all="ignore"):
                 value = _compiled(text, frozenset(self.primals))(names)
-        except ManifestError:
-            raise
         except Exception as error:  # noqa: BLE001  arithmetic on what a user wrote
             raise self._wrong(text, of, f"cannot be evaluated: {_said(error, self)}") from None
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
@@ -393,7 +386,6 @@ class Context:
 
 @lru_cache(maxsize=MAX_CACHED)
 def _compiled(text: str, primals: frozenset[str]) -> Evaluate:
-    """The expression for a dialect that has these primals."""
     resolved = _Resolved(primals).visit(deepcopy(tree(text)))
     return expression.compiled(resolved, OPERATORS, FUNCTIONS)
 

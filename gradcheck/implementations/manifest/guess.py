@@ -1,4 +1,4 @@
-"""What the names of a C function and of its parameters suggest."""
+"""Guesses from the names of a C function and of its parameters."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ RESIDUALS: Final = {
         _RSTD: f"1 / sqrt({_OF_SQUARES} - mean(x, -1) ** 2 + eps)",
     },
 }
-"""What a forward usually saves per row, and how it follows from the primals."""
+"""Residuals that forwards usually save per row, as expressions of the primals."""
 COUNTS: Final = _set("n size len length count numel total num n_elem ne0 elements")
 ROWS: Final = _set("n m r b t bt nt rows n_rows nrows num_rows batch tokens seq outer")
 COLUMNS: Final = _set(
@@ -119,31 +119,41 @@ def _words(symbol: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What something may be, and whether that hardly needs to be confirmed."""
+    """A guess, and whether it hardly needs to be confirmed."""
 
     text: str
     sure: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionToGuess:
-    """A function whose parameters are to be guessed; `saved` is what its forward leaves.
+class Candidate:
+    """A function that is taken to be one of an operator's, whose parameters are to be guessed.
 
-    `indices` are the operator's primals that are whole numbers, `absent` those of its primals that
-    the dialect lacks.
+    `indices` are the operator's primals that are whole numbers, `saved` the residuals that the
+    function's forward leaves.
     """
 
     spec: OpSpec
-    indices: frozenset[str]
     prototype: Prototype
     backward: bool
+    indices: frozenset[str]
+    dialect: str = ""
     saved: frozenset[str] = frozenset()
-    absent: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The operator, or operator/dialect."""
+        return f"{self.spec.name}/{self.dialect}" if self.dialect else self.spec.name
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Operator (with its dialect) and dtype."""
+        return self.name, dtype_of(self.prototype)
 
     @property
     def floats(self) -> list[str]:
-        """Primals with a gradient."""
-        return [n for n in self.spec.primals if n not in self.indices | self.absent]
+        absent = self.spec.dialect(self.dialect).without if self.dialect else ()
+        return [n for n in self.spec.primals if n not in self.indices and n not in absent]
 
     @property
     def elements(self) -> tuple[str, ...]:
@@ -157,8 +167,8 @@ class FunctionToGuess:
         return self.spec.core_ranks[0] == 1
 
 
-def parameters_of(asked: FunctionToGuess) -> dict[str, Guess | None]:
-    """What each parameter may be, in the words of `bind`; None where nothing suggests itself."""
+def parameters_of(asked: Candidate) -> dict[str, Guess | None]:
+    """The likely meaning of each parameter, in the words of `bind`; None without a guess."""
     found: dict[str, Guess | None] = {}
     for parameter in asked.prototype.parameters:
         if parameter.ctype.pointer:
@@ -170,7 +180,7 @@ def parameters_of(asked: FunctionToGuess) -> dict[str, Guess | None]:
     return {p.name: found[p.name] for p in asked.prototype.parameters}
 
 
-def _pointer(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
+def _pointer(parameter: Parameter, asked: Candidate) -> Guess | None:
     name, ctype = _plain(parameter.name), parameter.ctype
     if ctype.base == "char":
         return _text(name, asked)
@@ -198,15 +208,15 @@ def _pointer(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
     return None
 
 
-def _is_cotangent(parameter: Parameter, asked: FunctionToGuess) -> bool:
-    """Whether `dy`, though y is a primal, is the cotangent: none is const, nor anything else it."""
+def _is_cotangent(parameter: Parameter, asked: Candidate) -> bool:
+    """Whether `dy` is the cotangent though y is a primal: nothing else is, and nothing is const."""
     others = [p for p in asked.prototype.parameters if p.ctype.pointer and p is not parameter]
     names = ((_gradient(_plain(p.name)), _plain(p.name)) for p in others)
     taken = any(base in OUTPUTS or name in COTANGENTS for base, name in names)
     return not taken and not any(p.ctype.const for p in others)
 
 
-def _residual(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
+def _residual(parameter: Parameter, asked: Candidate) -> Guess | None:
     if not asked.by_rows:
         return None
     return Guess(f"saved:{parameter.name}[rows({asked.spec.primals[0]})]", sure=False)
@@ -220,7 +230,7 @@ def residual_of(spec: OpSpec, name: str) -> str:
     return ""
 
 
-def _fill(found: dict[str, Guess | None], asked: FunctionToGuess) -> None:
+def _fill(found: dict[str, Guess | None], asked: Candidate) -> None:
     """The one parameter that is left is the one primal, gradient or cotangent that is left."""
     if not asked.backward:
         return
@@ -242,7 +252,7 @@ def _fill(found: dict[str, Guess | None], asked: FunctionToGuess) -> None:
     _in_place(found, asked)
 
 
-def _in_place(found: dict[str, Guess | None], asked: FunctionToGuess) -> None:
+def _in_place(found: dict[str, Guess | None], asked: Candidate) -> None:
     """Where no parameter is the cotangent, the one gradient begins as it."""
     texts = {name: guess.text for name, guess in found.items() if guess is not None}
     grads = [name for name, text in texts.items() if text.startswith("grad:")]
@@ -257,14 +267,14 @@ def _is_loss(spec: OpSpec) -> bool:
                                         for core in right)  # fmt: skip
 
 
-def _text(name: str, asked: FunctionToGuess) -> Guess | None:
+def _text(name: str, asked: Candidate) -> Guess | None:
     texts = [n for n, value in asked.spec.defaults.items() if isinstance(value, str)]
     if name in texts:
         return Guess(name)
     return Guess(texts[0], sure=False) if len(texts) == 1 else None
 
 
-def _whole_numbers(name: str, asked: FunctionToGuess) -> Guess | None:
+def _whole_numbers(name: str, asked: Candidate) -> Guess | None:
     index = _primal(name, asked.indices)
     if index is not None:
         return Guess(f"in:{index}", sure=name == index)
@@ -278,7 +288,7 @@ def _whole_numbers(name: str, asked: FunctionToGuess) -> Guess | None:
 
 
 def _gradient(name: str) -> str | None:
-    """Of what a name says that it is the gradient: "x" for dx, d_x, grad_x, x_grad; "" for grad."""
+    """The name whose gradient a name is: "x" for dx, d_x, grad_x, x_grad; "" for grad."""
     if name in COTANGENTS or name in BACKWARD:
         return ""
     for pattern in (r"(?:grad|g)_(\w+)", r"grad(\w+)", r"(\w+)_(?:grad|diff|d|bar)", r"d_?(\w+)"):
@@ -289,7 +299,7 @@ def _gradient(name: str) -> str | None:
 
 
 def _primal(name: str, primals: Collection[str]) -> str | None:
-    """The primal that a name means, by its own name or another that is usual."""
+    """The primal that a name means, by its own name or a usual alternative."""
     if name in primals:
         return name
     for primal in primals:
@@ -307,7 +317,7 @@ def _plain(name: str) -> str:
 # ── scalars ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _scalar(parameter: Parameter, sizes: list[Parameter], asked: FunctionToGuess) -> Guess | None:
+def _scalar(parameter: Parameter, sizes: list[Parameter], asked: Candidate) -> Guess | None:
     name = _plain(parameter.name)
     attribute = _attribute(name, asked.spec)
     if attribute is not None:
@@ -330,7 +340,7 @@ def _attribute(name: str, spec: OpSpec) -> Guess | None:
     return None
 
 
-def _size(name: str, place: int, count: int, asked: FunctionToGuess) -> Guess | None:
+def _size(name: str, place: int, count: int, asked: Candidate) -> Guess | None:
     """A size: of an element-wise operator all elements, else rows, columns or a named axis."""
     first, rank = asked.spec.primals[0], asked.spec.core_ranks[0]
     if rank == 0:

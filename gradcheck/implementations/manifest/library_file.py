@@ -1,14 +1,18 @@
-"""What a shared library file says: its symbols, debug information and sanitizer."""
+"""The shared library of a manifest: its symbols, its sanitizer, and the commands that build it."""
 
 from __future__ import annotations
 
 import difflib
+import fcntl
+import math
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ctypes.util import find_library
 from dataclasses import replace
@@ -22,9 +26,9 @@ from gradcheck.implementations.manifest.operation import (
     Operation,
     functions,
 )
-from gradcheck.implementations.manifest.prototype import NAMED, is_number
+from gradcheck.implementations.manifest.schema import Command, File
 from gradcheck.implementations.processes.c_worker import Worker
-from gradcheck.implementations.processes.crash_or_hang import WorkerError, because
+from gradcheck.implementations.processes.crash_or_hang import WorkerError, because, in_words
 from gradcheck.implementations.processes.worker import RequestError
 from gradcheck.system.reading import opened
 
@@ -32,7 +36,7 @@ LARGEST: Final = 1 << 40
 """Bytes read of a library, some of them several times."""
 
 SANITIZERS: Final = {"address": "__asan_", "undefined": "__ubsan_"}
-"""What the functions of their runtimes begin with."""
+"""The prefixes of functions in their runtimes."""
 
 
 def check_symbols(library: NativeLibrary) -> None:
@@ -64,7 +68,7 @@ def check_symbols(library: NativeLibrary) -> None:
 
 
 def _foreign(path: Path) -> str:
-    """What the loader does not say: the library is for another machine than this Python."""
+    """A hint where the library is built for another machine than this Python."""
     try:
         with elf(path) as theirs, elf(Path(sys.executable)) as ours:
             machines = [file.get_machine_arch() for file in (theirs, ours)]
@@ -76,7 +80,7 @@ def _foreign(path: Path) -> str:
 
 
 def _sanitized(library: NativeLibrary, path: Path) -> str:
-    """What the loader does not say: the library needs a runtime that is there first."""
+    """A hint where the library needs the runtime of a sanitizer."""
     if library.sanitize:
         return ""
     with suppress(LoadError):
@@ -117,7 +121,7 @@ def elf(path: Path) -> Iterator[Any]:
     Raises:
         LoadError: it cannot be read, or is no ELF file.
     """
-    from elftools.common.exceptions import ELFError
+    from elftools.common.exceptions import ELFError  # slow to import: only for a look inside
     from elftools.elf.elffile import ELFFile
 
     try:
@@ -151,7 +155,6 @@ def _functions(library: NativeLibrary) -> Iterator[tuple[Operation, Function]]:
 
 
 def _hint(symbol: str, path: Path) -> str:
-    """What may be meant instead."""
     try:
         known = exported(path)
     except LoadError:
@@ -162,122 +165,10 @@ def _hint(symbol: str, path: Path) -> str:
     near = difflib.get_close_matches(symbol, known, n=1, cutoff=0.5)
     if near:
         return f"; did you mean `{near[0]}`?"
-    ours = list(_visible(known))
-    if not ours:
+    own = [name for name in known if name not in ("_init", "_fini")]  # which every library has
+    if not own:
         return "; it exports no function: is it `static`, or hidden by -fvisibility?"
-    return f"; it exports {', '.join(ours[:12])}{', …' if len(ours) > 12 else ''}"
-
-
-def _visible(names: Iterable[str]) -> Iterator[str]:
-    """Without what every library has."""
-    return (name for name in names if name not in ("_init", "_fini"))
-
-
-TAG: Final = "DW_TAG_"
-BOOL, FLOAT, SIGNED, UNSIGNED = 2, 4, 5, 7
-"""Encodings of numbers (DWARF 5, table 7.11)."""
-QUALIFIERS: Final = {f"{TAG}volatile_type", f"{TAG}restrict_type", f"{TAG}atomic_type"}
-
-
-def prototypes(path: Path, symbols: Collection[str]) -> dict[str, str]:
-    """The prototypes, in C, of those of `symbols` that the debug information describes (DWARF).
-
-    Raises:
-        LoadError: the library cannot be read.
-    """
-    found: dict[str, str] = {}
-    with elf(path) as file:
-        try:
-            for die in _subprograms(file):
-                if len(found) == len(symbols):  # there may be a hundred megabytes more
-                    break
-                name = _name(die)
-                if name in symbols and name not in found:
-                    found[name] = _prototype(die, name)
-        except Exception:  # noqa: BLE001  debug information that cannot be read is none
-            return found
-    return found
-
-
-def _subprograms(file: Any) -> Iterator[Any]:
-    if file.has_dwarf_info():
-        for unit in file.get_dwarf_info().iter_CUs():
-            yield from _below(unit.get_top_DIE())
-
-
-def _below(die: Any) -> Iterator[Any]:
-    for child in die.iter_children():
-        if child.tag == f"{TAG}subprogram":
-            yield child
-        elif child.tag == f"{TAG}namespace":  # of C++, and the modules of Rust
-            yield from _below(child)
-
-
-def _prototype(die: Any, name: str) -> str:
-    parameters = []
-    for number, child in enumerate(die.iter_children(), start=1):
-        if child.tag == f"{TAG}formal_parameter":
-            parameters.append(_declared(_type(child), _name(child) or f"parameter_{number}"))
-        elif child.tag == f"{TAG}unspecified_parameters":
-            parameters.append("...")
-    return _declared(_type(die), f"{name}({', '.join(parameters) or 'void'})")
-
-
-def _declared(ctype: str, name: str) -> str:
-    return f"{ctype}{name}" if ctype.endswith("*") else f"{ctype} {name}"
-
-
-def _type(die: Any) -> str:
-    """The type that an entry refers to, as C writes it."""
-    if "DW_AT_type" not in die.attributes:
-        return "void"
-    return _written(die.get_DIE_from_attribute("DW_AT_type"))
-
-
-def _written(die: Any) -> str:
-    tag, name = die.tag.removeprefix(TAG), _name(die)
-    if tag == "base_type":
-        return _number(die, name)
-    if tag == "pointer_type":
-        inner = _type(die)
-        if name.startswith("*const ") and not inner.startswith("const "):  # Rust's
-            inner = f"const {inner}"
-        return f"{inner}*" if inner.endswith("*") else f"{inner} *"
-    if tag == "const_type":
-        inner = _type(die)
-        return inner if inner.endswith("*") else f"const {inner}"
-    if die.tag in QUALIFIERS:
-        return _type(die)
-    if tag == "typedef":
-        return name if name in NAMED else _through(die, name)
-    if tag in ("structure_type", "union_type", "class_type"):
-        return f"struct {name or 'unnamed'}"
-    if tag == "enumeration_type":
-        return "int"
-    return name or tag
-
-
-def _number(die: Any, name: str) -> str:
-    """The C name of a number type of any language."""
-    if name == "char" or is_number(name):
-        return name
-    encoding, size = (die.attributes[f"DW_AT_{key}"].value for key in ("encoding", "byte_size"))
-    if encoding == FLOAT:
-        return {4: "float", 8: "double"}.get(size, name)
-    return {BOOL: "bool", SIGNED: f"int{8 * size}_t", UNSIGNED: f"uint{8 * size}_t"}.get(
-        encoding, name
-    )
-
-
-def _through(typedef: Any, name: str) -> str:
-    """What a typedef stands for, where that is a number; else its own name."""
-    meant = _type(typedef)
-    return meant if is_number(meant) else name
-
-
-def _name(die: Any) -> str:
-    attribute = die.attributes.get("DW_AT_name")
-    return "" if attribute is None else attribute.value.decode(errors="replace")
+    return f"; it exports {', '.join(own[:12])}{', …' if len(own) > 12 else ''}"
 
 
 GCC: Final = {"address": "libasan.so", "undefined": "libubsan.so"}
@@ -350,3 +241,92 @@ def _names(path: Path, kind: str) -> Iterator[str]:
     if not named:  # Clang leaves it to the program
         yield f"{CLANG[kind]}-{platform.machine()}.so"
         yield f"{CLANG[kind]}.so"
+
+
+# ── build and version ────────────────────────────────────────────────────────────────────────
+
+TAIL: Final = 4_000
+"""Bytes of a failing command's output that are shown."""
+VERSION_TIMEOUT: Final = 10.0
+LONGEST_VERSION: Final = 100
+
+
+def prepare(file: File) -> str:
+    """Run the manifest's build, if it has one; returns the version that it tells.
+
+    Both commands run in the manifest's folder: a string through the shell, a list without. A build
+    for a sanitizer finds its flags in CFLAGS, CXXFLAGS and LDFLAGS.
+
+    Raises:
+        LoadError: the build fails, takes too long, or cannot be started; the tail of what it
+            printed is in the message.
+        ManifestError: its timeout is not a number of seconds.
+    """
+    top = file.top
+    if top.build is not None:
+        ok = 0 < top.build.timeout < math.inf
+        if not ok:
+            raise ManifestError(f"{file.path.name}: [build] timeout = {top.build.timeout}; "
+                                "write seconds, more than 0")  # fmt: skip
+        with file.path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # processes of one test run build one after another
+            sanitize = top.c.sanitize if top.c is not None else None
+            env = sanitizing(sanitize) if sanitize else {}
+            what = f"{file.path}: [build]"
+            _run(top.build.cmd, file.folder, top.build.timeout, what, env)
+    if not isinstance(top.impl.version, Command):
+        return top.impl.version
+    try:
+        said = _run(top.impl.version.cmd, file.folder, VERSION_TIMEOUT, "")
+    except LoadError:  # a checkout without tags, or no git: judge without a version
+        return ""
+    lines = "".join(c if c.isprintable() else "\n" for c in said.strip()).splitlines()
+    return lines[0][:LONGEST_VERSION] if lines else ""
+
+
+def sanitizing(kind: str) -> dict[str, str]:
+    """The variables by which make, CMake and others learn what to compile and link with."""
+    flags = f"-g -fno-omit-frame-pointer -fsanitize={kind}"
+    names = ("CFLAGS", "CXXFLAGS", "LDFLAGS")
+    return {name: f"{os.environ.get(name, '')} {flags}".strip() for name in names}
+
+
+def _run(
+    cmd: str | list[str],
+    folder: Path,
+    timeout: float,
+    what: str,
+    env: Mapping[str, str] | None = None,
+) -> str:
+    shown = cmd if isinstance(cmd, str) else " ".join(cmd)
+    with tempfile.TemporaryFile() as output:  # a pipe would wait for what the command leaves behind
+        try:
+            process = subprocess.Popen(
+                cmd,
+                shell=isinstance(cmd, str),
+                cwd=folder,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, IndexError) as error:
+            raise LoadError(f"{what} `{shown}` cannot be started: {error}") from None
+        try:
+            status = process.wait(timeout)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise LoadError(f"{what} `{shown}` took longer than {timeout:g} s") from None
+        output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL))
+        printed = output.read().decode(errors="replace").strip()
+    if status != 0:
+        raise LoadError(
+            f"{what} `{shown}` failed with {in_words(status)}"
+            f"{f'; it printed:{chr(10)}{printed}' if printed else ' and printed nothing'}"
+        )
+    return printed

@@ -1,4 +1,4 @@
-"""What a manifest says of one operator, read and checked: functions, and what each argument is.
+"""The operations of a manifest, read and checked: functions, and the meaning of each argument.
 
 Expressions are kept as text; `manifest.expression` evaluates them where shapes and attributes are
 known.
@@ -48,7 +48,7 @@ class Prototype:
 
 
 class RoleKind(StrEnum):
-    """What the elements that a pointer leads to are."""
+    """The meaning of the elements behind a pointer."""
 
     IN = "in"
     """A primal."""
@@ -62,7 +62,7 @@ class RoleKind(StrEnum):
     VALUE = "value"
     """Forward's output, written by a VJP that computes it as well."""
     STATUS = "status"
-    """Of a returned int: anything but 0 is an error."""
+    """A returned int: anything but 0 is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Where in a buffer the elements of one tensor lie.
+    """The place of one tensor's elements in a buffer.
 
     The tensor's own shape, or `shape` (as many elements, in C order); element i, j, … lies at
     `at` + i·strides[0] + j·strides[1] + …, in elements. Without `strides` they are contiguous,
@@ -246,8 +246,6 @@ class NativeLibrary:
     sanitize: str = ""
     max_elements: int | None = None
     version: str = ""
-    homepage: str = ""
-    issues: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,8 +263,6 @@ class Program:
     timeout: float = 10.0
     environment: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
-    homepage: str = ""
-    issues: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

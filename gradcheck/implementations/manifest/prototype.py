@@ -1,13 +1,15 @@
-"""From the text of a C prototype to the types of its parameters."""
+"""Prototypes of C functions: read from their text, found in headers and in debug information."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from gradcheck.errors import ManifestError
+from gradcheck.implementations.manifest.library_file import elf
 from gradcheck.implementations.manifest.operation import CType, Parameter, Prototype
 
 LONG: Final = "int64"
@@ -48,10 +50,8 @@ def parse(text: str, where: str, *, unnamed: str = "") -> Prototype:
     Raises:
         ManifestError: the text is not one prototype, or a parameter cannot be passed.
     """
-    from pycparser import c_ast
-
     declared = _declared(text, where)
-    if not isinstance(declared, c_ast.Decl) or not isinstance(declared.type, c_ast.FuncDecl):
+    if not _is(declared, "Decl") or not _is(declared.type, "FuncDecl"):
         raise ManifestError(
             f"{where}: `{text.strip()}` declares no function; write `void f(float* dx, int n)`"
         )
@@ -83,7 +83,7 @@ def declarations(header: str) -> Iterator[str]:
 
 
 def _declared(text: str, where: str) -> Any:
-    from pycparser.c_parser import CParser, ParseError
+    from pycparser.c_parser import CParser, ParseError  # slow to import: only for C
 
     if len(text) > LONGEST:
         raise ManifestError(f"{where}: a prototype of {len(text)} characters; write one function")
@@ -152,13 +152,11 @@ def _unknown_types(plain: str) -> tuple[str, ...]:
 
 
 def _parameters(args: Any, here: str, unnamed: str) -> Iterator[Parameter]:
-    from pycparser import c_ast
-
     declared = [] if args is None else args.params
     if len(declared) == 1 and declared[0].name is None and _is_void(declared[0]):
         return
     for number, parameter in enumerate(declared, start=1):
-        if isinstance(parameter, c_ast.EllipsisParam):
+        if _is(parameter, "EllipsisParam"):
             raise ManifestError(
                 f"{here} takes `...`; what is passed there cannot be told: write a C function "
                 "with fixed parameters that calls it, and bind that one"
@@ -171,28 +169,29 @@ def _parameters(args: Any, here: str, unnamed: str) -> Iterator[Parameter]:
         yield Parameter(name=name, ctype=_ctype(parameter.type, f"{here}: parameter `{name}` is"))
 
 
-def _is_void(parameter: Any) -> bool:
-    from pycparser import c_ast
+def _is(node: Any, *names: str) -> bool:
+    """Whether a node of pycparser's tree is of one of these classes."""
+    return type(node).__name__ in names
 
+
+def _is_void(parameter: Any) -> bool:
     inner = parameter.type
-    return isinstance(inner, c_ast.TypeDecl) and getattr(inner.type, "names", []) == ["void"]
+    return _is(inner, "TypeDecl") and getattr(inner.type, "names", []) == ["void"]
 
 
 def _ctype(node: Any, what: str) -> CType:
     """The type of a parameter or result; an array is a pointer, of any number of axes."""
-    from pycparser import c_ast
-
     pointer = 0
-    while isinstance(node, (c_ast.PtrDecl, c_ast.ArrayDecl)):
+    while _is(node, "PtrDecl", "ArrayDecl"):
         behind_array = False
-        while isinstance(node, c_ast.ArrayDecl):
+        while _is(node, "ArrayDecl"):
             node, behind_array = node.type, True
         if not behind_array:
             node = node.type
-            if isinstance(node, c_ast.ArrayDecl):  # a pointer to rows: float (*x)[4]
+            if _is(node, "ArrayDecl"):  # a pointer to rows: float (*x)[4]
                 continue
         pointer += 1
-    if isinstance(node, c_ast.FuncDecl):
+    if _is(node, "FuncDecl"):
         raise ManifestError(f"{what} a function pointer; {_WRAP}")
     if pointer > 1:
         raise ManifestError(f"{what} a pointer to a pointer; {_WRAP}")
@@ -211,9 +210,7 @@ _WRAP: Final = (
 
 
 def _base(node: Any, what: str, *, behind_pointer: bool) -> str:
-    from pycparser import c_ast
-
-    if isinstance(node, c_ast.Enum):
+    if _is(node, "Enum"):
         return "int32"
     names = getattr(node, "names", None)
     if names is None:  # a struct or union
@@ -242,3 +239,112 @@ def _normal(names: list[str]) -> str:
     if signed and words == ["char"]:
         return "signed char"
     return " ".join((["unsigned"] if unsigned else []) + words) or "int"
+
+
+# ── debug information (DWARF) ────────────────────────────────────────────────────────────────
+
+TAG: Final = "DW_TAG_"
+BOOL, FLOAT, SIGNED, UNSIGNED = 2, 4, 5, 7
+"""Encodings of numbers (DWARF 5, table 7.11)."""
+DIE_QUALIFIERS: Final = {f"{TAG}volatile_type", f"{TAG}restrict_type", f"{TAG}atomic_type"}
+
+
+def prototypes(path: Path, symbols: Collection[str]) -> dict[str, str]:
+    """The prototypes, in C, of those of `symbols` that the debug information describes (DWARF).
+
+    Raises:
+        LoadError: the library cannot be read.
+    """
+    found: dict[str, str] = {}
+    with elf(path) as file:
+        try:
+            for die in _subprograms(file):
+                if len(found) == len(symbols):  # there may be a hundred megabytes more
+                    break
+                name = _die_name(die)
+                if name in symbols and name not in found:
+                    found[name] = _described(die, name)
+        except Exception:  # noqa: BLE001  debug information that cannot be read is none
+            return found
+    return found
+
+
+def _subprograms(file: Any) -> Iterator[Any]:
+    if file.has_dwarf_info():
+        for unit in file.get_dwarf_info().iter_CUs():
+            yield from _below(unit.get_top_DIE())
+
+
+def _below(die: Any) -> Iterator[Any]:
+    for child in die.iter_children():
+        if child.tag == f"{TAG}subprogram":
+            yield child
+        elif child.tag == f"{TAG}namespace":  # of C++, and the modules of Rust
+            yield from _below(child)
+
+
+def _described(die: Any, name: str) -> str:
+    parameters = []
+    for number, child in enumerate(die.iter_children(), start=1):
+        if child.tag == f"{TAG}formal_parameter":
+            parameters.append(_declaration(_type(child), _die_name(child) or f"parameter_{number}"))
+        elif child.tag == f"{TAG}unspecified_parameters":
+            parameters.append("...")
+    return _declaration(_type(die), f"{name}({', '.join(parameters) or 'void'})")
+
+
+def _declaration(ctype: str, name: str) -> str:
+    return f"{ctype}{name}" if ctype.endswith("*") else f"{ctype} {name}"
+
+
+def _type(die: Any) -> str:
+    """The type that an entry refers to, as C writes it."""
+    if "DW_AT_type" not in die.attributes:
+        return "void"
+    return _written(die.get_DIE_from_attribute("DW_AT_type"))
+
+
+def _written(die: Any) -> str:
+    tag, name = die.tag.removeprefix(TAG), _die_name(die)
+    if tag == "base_type":
+        return _number_type(die, name)
+    if tag == "pointer_type":
+        inner = _type(die)
+        if name.startswith("*const ") and not inner.startswith("const "):  # Rust's
+            inner = f"const {inner}"
+        return f"{inner}*" if inner.endswith("*") else f"{inner} *"
+    if tag == "const_type":
+        inner = _type(die)
+        return inner if inner.endswith("*") else f"const {inner}"
+    if die.tag in DIE_QUALIFIERS:
+        return _type(die)
+    if tag == "typedef":
+        return name if name in NAMED else _through(die, name)
+    if tag in ("structure_type", "union_type", "class_type"):
+        return f"struct {name or 'unnamed'}"
+    if tag == "enumeration_type":
+        return "int"
+    return name or tag
+
+
+def _number_type(die: Any, name: str) -> str:
+    """The C name of a number type of any language."""
+    if name == "char" or is_number(name):
+        return name
+    encoding, size = (die.attributes[f"DW_AT_{key}"].value for key in ("encoding", "byte_size"))
+    if encoding == FLOAT:
+        return {4: "float", 8: "double"}.get(size, name)
+    return {BOOL: "bool", SIGNED: f"int{8 * size}_t", UNSIGNED: f"uint{8 * size}_t"}.get(
+        encoding, name
+    )
+
+
+def _through(typedef: Any, name: str) -> str:
+    """The number type behind a typedef; its own name if there is none."""
+    meant = _type(typedef)
+    return meant if is_number(meant) else name
+
+
+def _die_name(die: Any) -> str:
+    attribute = die.attributes.get("DW_AT_name")
+    return "" if attribute is None else attribute.value.decode(errors="replace")

@@ -1,4 +1,7 @@
-"""From a gradcheck.toml to what it offers, checked as far as no code has to run."""
+"""From a gradcheck.toml to its operations, checked as far as no code has to run.
+
+A mistake is a `ManifestError` that begins with the file, the entry and the key.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +39,6 @@ from gradcheck.implementations.manifest.schema import (
     on_this_platform,
     suggestion,
 )
-from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.operator import CORE, OpSpec
 from gradcheck.spec.suite import Case, Suite
 
@@ -52,69 +53,47 @@ def index_primals(spec: OpSpec, suite: Suite) -> frozenset[str]:
     return frozenset(name for name, primal in pairs if np.asarray(primal).dtype.kind in "iu")
 
 
-@dataclass(frozen=True, kw_only=True)
+def operator_named(named: str, suite: Suite, where: str) -> Operator:
+    """The operator and dialect of an entry called "operator" or "operator/dialect"."""
+    name, slash, dialect = named.partition("/")
+    spec = suite.operators.get(name)
+    if spec is None:
+        near = suggestion(name, [*suite.operators])
+        near = near if "did you" in near else "; `gradcheck list` shows them all"
+        raise ManifestError(f"{where}: the suite has no operator `{name}`{near}")
+    dialects = [d.name for d in spec.dialects]
+    if slash and dialect not in dialects:
+        raise ManifestError(
+            f"{where}: {name} has no dialect `{dialect}`{suggestion(dialect, dialects)}"
+        )
+    return Operator(
+        spec=spec,
+        dialect=dialect,
+        outputs=len(CORE.findall(spec.signature.partition("->")[2])),
+        indices=index_primals(spec, suite),
+        absent=frozenset(spec.dialect(dialect).without if dialect else ()),
+        attrs=spec.dialect(dialect).attrs if dialect else {},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An `[[op]]`, and what is known around it; `where` begins messages."""
+    """An `[[op]]`, its operator, and the [c] that it belongs to; `where` begins messages."""
 
     where: str
     op: Op
-    suite: Suite
+    operator: Operator
     folder: Path
     c: Library
 
-    @cached_property
-    def spec(self) -> OpSpec:
-        """The operator that it names.
-
-        Raises:
-            ManifestError: there is none.
-        """
-        name, slash, dialect = self.op.name.partition("/")
-        spec = self.suite.operators.get(name)
-        if spec is None:
-            near = suggestion(name, [*self.suite.operators])
-            near = near if "did you" in near else "; `gradcheck list` shows them all"
-            raise ManifestError(f"{self.where}: the suite has no operator `{name}`{near}")
-        dialects = [d.name for d in spec.dialects]
-        if slash and dialect not in dialects:
-            near = suggestion(dialect, dialects)
-            raise ManifestError(f"{self.where}: {name} has no dialect `{dialect}`{near}")
-        return spec
-
-    @property
-    def dialect(self) -> str:
-        """The dialect that it names, or none."""
-        return self.op.name.partition("/")[2]
-
-    @property
-    def own(self) -> Attrs:
-        """The values of attributes in the dialect that it names."""
-        return self.spec.dialect(self.dialect).attrs if self.dialect else {}
-
-    @cached_property
-    def operator(self) -> Operator:
-        """What the entry is held against."""
-        without = self.spec.dialect(self.dialect).without if self.dialect else ()
-        return Operator(
-            spec=self.spec,
-            outputs=len(CORE.findall(self.spec.signature.partition("->")[2])),
-            indices=index_primals(self.spec, self.suite),
-            absent=frozenset(without),
-        )
-
     def library(self, own: Any) -> Path:
-        """Where a function lies."""
+        """The shared library of a function, `own` if the entry names one."""
         return self.folder / on_this_platform(self.c.library if own is None else own, self.where)
 
 
 def operations(entry: Entry, dtypes: Sequence[str] | None) -> Iterator[Operation]:
-    """The operator in each dtype that the entry has, of those in `dtypes` (None: all).
-
-    Raises:
-        ManifestError: the entry contradicts itself or the operator.
-    """
+    """The operator in each dtype that the entry has, of those in `dtypes` (None: all)."""
     op, where = entry.op, entry.where
-    _ = entry.spec
     if op.vjp is None and op.forward is None:
         raise ManifestError(f'{where}: write `vjp = "…"`, the prototype of the backward function')
     _check_dtypes("capabilities.dtypes", dtypes or (), where)
@@ -131,7 +110,6 @@ def operations(entry: Entry, dtypes: Sequence[str] | None) -> Iterator[Operation
 
 
 def _functions(entry: Entry, key: str) -> dict[str, Function]:
-    """The function under "vjp" or "forward", by dtype."""
     op, where = entry.op, entry.where
     texts: PerDtype | None = getattr(op, key)
     if texts is None:
@@ -154,7 +132,7 @@ def _functions(entry: Entry, key: str) -> dict[str, Function]:
 
 
 def _inheritable(op: Op, texts: PerDtype) -> Mapping[str, Any]:
-    """What `bind` says of parameters that forward has too, and `forward_bind` does not name."""
+    """The entries of `bind` that `forward` inherits: those of parameters that it has, too."""
     if op.vjp is None:
         return op.bind
     words = {w for text in ([texts] if isinstance(texts, str) else texts.values())
@@ -207,13 +185,13 @@ def _operation(
     _check_dtypes("slack", [*op.slack], where)
     functions = [f for f in (vjp, forward, create) if f is not None]
     return Operation(
-        op=entry.spec.name,
-        dialect=entry.dialect,
+        op=entry.operator.spec.name,
+        dialect=entry.operator.dialect,
         dtype=dtype,
         where=where,
         vjp=vjp,
         forward=forward,
-        attrs=check_entry.fixed_attrs(op, where, entry.operator, entry.own, functions),
+        attrs=check_entry.fixed_attrs(op, where, entry.operator, functions),
         requires=tuple(op.requires),
         accumulates=accumulates,
         zeroed=zeroed,
@@ -250,7 +228,7 @@ MAX_ALIGN: Final = 1 << 16
 
 
 def read(path: Path, suite: Suite) -> Manifest:
-    """What the manifest at `path` offers for the operators of `suite`.
+    """The operations of the manifest at `path` for the operators of `suite`.
 
     Raises:
         LoadError: the file cannot be read.
@@ -260,11 +238,7 @@ def read(path: Path, suite: Suite) -> Manifest:
 
 
 def resolve(file: File, suite: Suite) -> Manifest:
-    """What a manifest whose keys are right means.
-
-    Raises:
-        ManifestError: its parts contradict each other, or the suite.
-    """
+    """The meaning of a manifest whose keys are right."""
     top, name = file.top, file.path.name
     if top.python is not None:
         module, colon, attribute = top.python.entry.partition(":")
@@ -314,15 +288,14 @@ def _library(file: File, c: schema.Library, suite: Suite) -> NativeLibrary:
         sanitize=c.sanitize or "",
         max_elements=most,
         version=top.impl.version if isinstance(top.impl.version, str) else "",
-        homepage=top.impl.homepage,
-        issues=top.impl.issues,
     )
 
 
 def _operations(file: File, c: schema.Library, suite: Suite) -> Mapping[tuple[str, str], Operation]:
     found: dict[tuple[str, str], Operation] = {}
     for where, op in file.ops:
-        entry = Entry(where=where, op=op, suite=suite, folder=file.folder.absolute(), c=c)
+        operator = operator_named(op.name, suite, where)
+        entry = Entry(where=where, op=op, operator=operator, folder=file.folder.absolute(), c=c)
         for operation in operations(entry, file.top.capabilities.dtypes):
             key = (op.name, operation.dtype)
             if key in found:
@@ -347,8 +320,6 @@ def _program(file: File, process: schema.Process) -> Program:
         timeout=process.timeout,
         environment=process.env,
         version=top.impl.version if isinstance(top.impl.version, str) else "",
-        homepage=top.impl.homepage,
-        issues=top.impl.issues,
     )
 
 

@@ -60,7 +60,6 @@ def _fields(kind: Any, keys: list[str]) -> list[str]:
 
 
 def _choices(kind: Any, keys: list[str]) -> list[Any]:
-    """The values that the key to which `keys` lead may have."""
     return [value for one in _below(kind, keys) for value in getattr(one, "__args__", ())]
 
 
@@ -77,7 +76,6 @@ def _below(kind: Any, keys: list[str]) -> list[Any]:
 
 
 def _structures(kinds: list[Any]) -> list[type[Struct]]:
-    """The structures in a list of types, unions and containers."""
     found: list[type[Struct]] = []
     for kind in kinds:
         if isinstance(kind, type) and issubclass(kind, Struct):

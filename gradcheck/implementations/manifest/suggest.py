@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import LoadError, ManifestError, UsageError
-from gradcheck.implementations.manifest import guess, library_file, read, schema
+from gradcheck.implementations.manifest import guess, read, schema
 from gradcheck.implementations.manifest.guess import (
-    FunctionToGuess,
+    Candidate,
     Guess,
-    NamedOperator,
-    dtype_of,
     lacking,
     parameters_of,
     required,
@@ -25,66 +23,34 @@ from gradcheck.implementations.manifest.guess import (
 )
 from gradcheck.implementations.manifest.library_file import exported
 from gradcheck.implementations.manifest.operation import Prototype
-from gradcheck.implementations.manifest.prototype import declarations, parse
+from gradcheck.implementations.manifest.prototype import declarations, parse, prototypes
 from gradcheck.implementations.manifest.read import index_primals
 from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Suite
 from gradcheck.system.reading import contents
 
 NO_STATUS: Final = ("void", "float32", "float64")
-"""What a function returns that returns no status."""
+"""Types of results that are not a status."""
 CONFIRM: Final = "# confirm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A function that is taken to be one of an operator's."""
-
-    spec: OpSpec
-    dialect: str
-    prototype: Prototype
-    backward: bool
-
-    @property
-    def name(self) -> str:
-        """The operator, or operator/dialect."""
-        return f"{self.spec.name}/{self.dialect}" if self.dialect else self.spec.name
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Operator (with its dialect) and dtype."""
-        return self.name, dtype_of(self.prototype)
-
-    @property
-    def absent(self) -> frozenset[str]:
-        """Primals that its dialect lacks."""
-        return frozenset(self.spec.dialect(self.dialect).without if self.dialect else ())
-
-
-def entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tuple[str, bool]:
+def entry(candidate: Candidate, forward: Candidate | None) -> tuple[str, bool]:
     """The text of one entry, and whether every parameter has a meaning."""
     spec, prototype = candidate.spec, candidate.prototype
-    asked = FunctionToGuess(
-        spec=spec,
-        indices=index_primals(spec, suite),
-        prototype=prototype,
-        backward=True,
-        absent=candidate.absent,
-    )
     guesses: dict[str, Guess | None] = {}
     if forward is not None:
-        guesses = parameters_of(replace(asked, prototype=forward.prototype, backward=False))
+        guesses = parameters_of(forward)
         if None in guesses.values() or Guess("out") not in guesses.values():
             forward, guesses = None, {}
     if forward is not None:
         left = (p for p in forward.prototype.parameters if p.ctype.pointer and not p.ctype.const)
-        asked = replace(asked, saved=frozenset(p.name for p in left))
-    mine = parameters_of(asked)
+        candidate = replace(candidate, saved=frozenset(p.name for p in left))
+    mine = parameters_of(candidate)
     lines = ["[[op]]", f"name = {quoted(candidate.name)}  {CONFIRM}: from the function's name"]
     lines.append(f"vjp = {quoted(prototype.text)}")
     if forward is not None:
         lines.append(f"forward = {quoted(forward.prototype.text)}")
-    lines += _saved(spec, mine, asked.saved)
+    lines += _saved(spec, mine, candidate.saved)
     lines += _advice(spec, mine)
     lines += ["", "[op.bind]", *_bound(mine, prototype)]
     if not prototype.returns.pointer and prototype.returns.base not in NO_STATUS:
@@ -97,7 +63,7 @@ def entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tupl
 def _saved(
     spec: OpSpec, guesses: Mapping[str, Guess | None], left: frozenset[str]
 ) -> Iterator[str]:
-    """How residuals follow from the primals, where no forward leaves all of them."""
+    """Expressions of residuals, where no forward saves all of them."""
     needed = [n for n, g in guesses.items() if g is not None and g.text.startswith("saved:")]
     if not left.issuperset(needed):
         yield 'residuals = "reference"'
@@ -106,7 +72,7 @@ def _saved(
 
 
 def _advice(spec: OpSpec, guesses: Mapping[str, Guess | None]) -> Iterator[str]:
-    """What goes with the guesses, and comments on what names cannot say."""
+    """Lines that follow from the guesses, and comments on what names do not tell."""
     condition = required(spec, guesses)
     if condition:
         yield f"requires = [{quoted(condition)}]  {CONFIRM}: a call does no more than that"
@@ -122,7 +88,6 @@ def _advice(spec: OpSpec, guesses: Mapping[str, Guess | None]) -> Iterator[str]:
 
 
 def _bound(guesses: Mapping[str, Guess | None], prototype: Prototype) -> Iterator[str]:
-    """One line per parameter."""
     pointers = {p.name for p in prototype.parameters if p.ctype.pointer}
     for name, found in guesses.items():
         if found is None:
@@ -164,7 +129,7 @@ def _toml(value: bool | float | str) -> str:
 SYMBOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 """A function that somebody named: others are the linker's, or not C's."""
 MANGLED: Final = re.compile(r"_Z(\d{1,3})")
-"""How names of C++ functions outside of namespaces begin: with the length of what follows."""
+"""The beginning of names of C++ functions outside of namespaces, with the name's length."""
 LARGEST: Final = 1 << 26
 """Bytes of a header."""
 LISTED: Final = 40
@@ -223,7 +188,7 @@ def suggest_c(library: Path | None, header: Path | None, path: Path, suite: Suit
     symbols = [symbol for symbol in known if SYMBOL.fullmatch(symbol)]
     named = {s: n for s in symbols if (n := guess.operator_of(s, suite.operators)) is not None}
     if library is not None:
-        texts = {**library_file.prototypes(library, named.keys() - texts.keys()), **texts}
+        texts = {**prototypes(library, named.keys() - texts.keys()), **texts}
     head = _head(library, path)
     functions: list[Candidate] = []
     comments = [*_mangled(known, suite)]
@@ -231,7 +196,15 @@ def suggest_c(library: Path | None, header: Path | None, path: Path, suite: Suit
         spec = suite.operators[what.operator]
         try:
             if symbol in texts:
-                functions.append(_candidate(spec, what, parse(texts[symbol], symbol)))
+                functions.append(
+                    Candidate(
+                        spec=spec,
+                        prototype=parse(texts[symbol], symbol),
+                        backward=what.backward,
+                        indices=index_primals(spec, suite),
+                        dialect=next((d.name for d in spec.dialects if d.name in what.rest), ""),
+                    )
+                )
             elif what.backward:
                 comments.append(unknown_prototype(symbol, spec))
         except ManifestError as error:
@@ -260,16 +233,6 @@ def _unrecognised(symbols: Sequence[str]) -> Iterator[str]:
         more = f", and {len(symbols) - LISTED} more" if len(symbols) > LISTED else ""
         names = textwrap.fill(", ".join(symbols[:LISTED]) + more, 96, break_long_words=False)
         yield comment(f"No operator was recognised, or no backward, in\n{names}")
-
-
-def _candidate(spec: OpSpec, named: NamedOperator, prototype: Prototype) -> Candidate:
-    dialects = [d.name for d in spec.dialects if d.name in named.rest]
-    return Candidate(
-        spec=spec,
-        dialect=dialects[0] if dialects else "",
-        prototype=prototype,
-        backward=named.backward,
-    )
 
 
 def _declared(header: Path) -> dict[str, str]:
@@ -314,7 +277,7 @@ def _entries(
     for candidate in functions:
         if not candidate.backward:
             continue
-        text, complete = entry(candidate, forwards.get(candidate.key), suite)
+        text, complete = entry(candidate, forwards.get(candidate.key))
         fault = "" if complete else "say what each parameter is, and take the # away"
         if candidate.key in seen:
             fault = f"another backward of {candidate.name}: name a dialect in each"
@@ -330,7 +293,7 @@ def _entries(
 
 
 def _fault(text: str, path: Path, suite: Suite) -> str:
-    """Why a manifest cannot be read, or nothing."""
+    """Why a manifest cannot be read; empty if it can."""
     try:
         read.resolve(schema.parse_text(text.encode(), path), suite)
     except ManifestError as error:

@@ -1,18 +1,22 @@
-"""Where in a C buffer the elements of a tensor lie, and how they are encoded."""
+"""Where in a C buffer the elements of a tensor lie, and how they are encoded.
+
+Sizes and values that do not fit are `ManifestError`s.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError
+from gradcheck.implementations.manifest.expression import Context
 from gradcheck.implementations.manifest.operation import CType, Role, RoleKind, View
-from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.arrays import dtype_named, is_float
 
 Array = NDArray[Any]
 
@@ -23,7 +27,7 @@ BITS: Final = ("uint16", "int16")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """What one element of a buffer is.
+    """The encoding of one element of a buffer.
 
     `storage` is what NumPy calls the C type; `dtype` is that of the operation. `bits` says that
     the C type is an integer that holds the bits of a number of `dtype`.
@@ -48,11 +52,7 @@ class Element:
         return cls(storage=np.dtype(base), dtype=kind, bits=bits)
 
     def encode(self, values: Array, where: str) -> Array:
-        """`values`, flat, as elements; floats are rounded to a narrower float.
-
-        Raises:
-            ManifestError: the C type does not hold a value; `where` says whose.
-        """
+        """`values`, flat, as elements; floats are rounded to a narrower float."""
         flat = np.ascontiguousarray(values).reshape(-1)
         if self.bits and is_float(flat.dtype):
             return flat.astype(self.dtype).view(self.storage)
@@ -70,7 +70,6 @@ class Element:
         return held
 
     def decode(self, elements: Array) -> Array:
-        """Elements as numbers of the operation's dtype."""
         if self.bits:
             return elements.view(self.dtype)
         return elements.astype(self.dtype, copy=False)
@@ -93,16 +92,6 @@ def key_of(role: Role) -> Key:
     return Key(role.kind, role.name, role.index)
 
 
-class Sizes(Protocol):
-    """What evaluates the size expressions of a manifest."""
-
-    def size(self, text: str) -> int:
-        """A whole number that is not negative."""
-
-    def whole(self, text: str) -> int:
-        """A whole number."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """The elements of one tensor in a buffer: `cells`, in the tensor's C order.
@@ -120,12 +109,10 @@ class Place:
 
     @property
     def count(self) -> int:
-        """How many elements it has."""
         return math.prod(self.shape)
 
     @property
     def positions(self) -> Positions:
-        """Where each element lies."""
         if isinstance(self.cells, slice):
             return np.arange(self.cells.start, self.cells.stop, dtype=np.intp)
         return self.cells
@@ -143,15 +130,11 @@ class Place:
 
 
 def place(
-    view: View, shape: tuple[int, ...], given: frozenset[RoleKind], sizes: Sizes, where: str
+    view: View, shape: tuple[int, ...], given: frozenset[RoleKind], sizes: Context, where: str
 ) -> Place:
-    """Where `view` puts a tensor of `shape`; messages begin with `where`.
+    """The place of a tensor of `shape` in a buffer; messages begin with `where`.
 
     Tensors of the kinds in `given` are written before the call.
-
-    Raises:
-        ManifestError: the view's shape has another number of elements, its strides another number
-            of axes, or two elements lie in one place.
     """
     count = math.prod(shape)
     own = tuple(sizes.size(text) for text in view.shape) if view.shape else shape
@@ -189,11 +172,7 @@ def place(
 
 
 def extent(places: Sequence[Place], size: int | None, where: str) -> int:
-    """The elements of a buffer that holds `places`: `size`, or up to the last of them.
-
-    Raises:
-        ManifestError: a place lies outside, or two places overlap.
-    """
+    """The elements of a buffer that holds `places`: `size`, or up to the last of them."""
     filled = [p for p in places if p.count]
     if len(filled) == 1 and isinstance(filled[0].cells, slice):
         last = filled[0].cells.stop

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.manifest.operation import Function, NativeLibrary, Operation, Value
-from gradcheck.implementations.native.calls import Calls, Run, operation_for
-from gradcheck.implementations.native.case import NativeCase
+from gradcheck.implementations.native.case import NativeCase, Run
+from gradcheck.implementations.native.claims import operation_for
 from gradcheck.implementations.processes.c_worker import Outcome, Script, Worker
 from gradcheck.implementations.processes.crash_analysis import MEMORY, diagnose, handled
 from gradcheck.implementations.processes.crash_or_hang import Budget, Ending, WorkerError, because
@@ -29,25 +29,25 @@ from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
 Ask = Callable[[Operation, Case, Any, Sequence[Array]], Sequence[Array | None]]
-"""What an operation answers for a case: a gradient per primal, given the cotangents."""
+"""The gradients of an operation for a case, one per primal, given the cotangents."""
 
-CASES: Final = 2
-"""That must agree."""
-PAIRS: Final = 10
-"""Of sizes that are tried."""
-CLOSE: Final = 1e-2
-"""Of the largest element: sizes in each other's place are off by far more."""
+MAX_CASES: Final = 2
+"""Cases in which exchanged sizes must be right."""
+MAX_PAIRS: Final = 10
+"""Pairs of sizes that are exchanged."""
+TOLERANCE: Final = 1e-2
+"""A part of the largest element; exchanged sizes are off by far more."""
 
 
 def exchanged(ask: Ask, operation: Operation, cases: Sequence[Case]) -> str:
-    """Which two sizes of the VJP are exchanged in `bind`, as a sentence; empty: none, it seems.
+    """A sentence on two sizes of the VJP that `bind` exchanges; empty if none are found.
 
     The gradients must be wrong as `bind` is, and right in every case that is tried once two
     sizes have changed places.
     """
     function = operation.vjp
-    pairs = [] if function is None else [*_pairs(function)][:PAIRS]
-    telling = [case for case in cases if _tells(case)][:CASES] if pairs else []
+    pairs = [] if function is None else [*_pairs(function)][:MAX_PAIRS]
+    telling = [case for case in cases if _tells(case)][:MAX_CASES] if pairs else []
     try:
         if not telling or all(_right(ask, operation, case) for case in telling):
             return ""
@@ -128,7 +128,7 @@ def _near(got: Array, want: Any) -> bool:
         return False
     largest = float(np.max(np.abs(want), initial=0.0))
     error = np.abs(got.astype(np.float64) - want)
-    return bool((error <= CLOSE * largest).all())  # NaN is not near
+    return bool((error <= TOLERANCE * largest).all())  # NaN is not near
 
 
 def _said(operation: Operation, one: str, other: str, cases: Sequence[Case]) -> str:
@@ -161,7 +161,6 @@ class Native(OperatorsOnly):
 
     @property
     def version(self) -> str:
-        """What the manifest says that it is."""
         return f"{self.library.name} {self.library.version}".strip()
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
@@ -173,32 +172,32 @@ class Native(OperatorsOnly):
                 for this case.
         """
         self._printed = ""  # what was printed since is another case's
-        calls = self.calls(case, dtype)
-        if calls is None:
+        found = self.case(case, dtype)
+        if found is None:
             return None
         spent = self._budget.exhausted(case.spec.name)
         if spent is not None:
             raise broken("vjp", spent, Verdict.NOTRUN)
         try:
-            return NativeCase(calls).bound(self.printed)
+            return found.bound(self.printed)
         except ManifestError as error:
             raise broken("vjp", str(error)) from error
 
-    def calls(self, case: Case, dtype: str) -> Calls | None:
-        """The calls of the operation for the case; None if the library has none.
+    def case(self, case: Case, dtype: str) -> NativeCase | None:
+        """The calls for a case; None if the library does not have its operator.
 
         Raises:
             Unsupported: it has it in other dtypes alone.
         """
         operation = operation_for(self.library, case, dtype)
-        return (
-            None if operation is None else Calls(self.library, operation, case, self._running(case))
-        )
+        if operation is None:
+            return None
+        return NativeCase(self.library, operation, case, self._running(case))
 
     def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
-        """What is wrong with the manifest, found by laying out each case's calls; none is made.
+        """Mistakes of the manifest, found by laying out each case's calls; none is made.
 
-        One mistake of each entry, and where it was seen.
+        The first of each entry, with its case.
         """
         problems: dict[str, str] = {}
         for case in cases:
@@ -222,8 +221,8 @@ class Native(OperatorsOnly):
         probe = Native(self.library)  # its crashes are nobody's
 
         def ask(operation: Operation, case: Case, ct: Any, primals: Sequence[Any]) -> Any:
-            calls = Calls(self.library, operation, case, probe._running(case))
-            return NativeCase(calls).vjp(ct, *primals, **case.attrs)
+            asked = NativeCase(self.library, operation, case, probe._running(case))
+            return asked.vjp(ct, *primals, **case.attrs)
 
         try:
             found = [exchanged(ask, operation, few) for operation, few in entries.values()]
@@ -238,7 +237,7 @@ class Native(OperatorsOnly):
             operation = operation_for(self.library, case, dtype)
             if operation is not None:
                 where = operation.where
-                NativeCase(Calls(self.library, operation, case, _nothing)).lay_out()
+                NativeCase(self.library, operation, case, _nothing).lay_out()
         except ManifestError as error:
             return where, str(error)
         except Exception:  # noqa: BLE001  a gap, or a case at fault: its verdict says so
@@ -251,30 +250,22 @@ class Native(OperatorsOnly):
         return text
 
     def close(self) -> None:
-        """End the worker process."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
 
-    def _start(self) -> Worker:
-        return Worker(self.library.environment, self.library.timeout)
-
-    def _let(self) -> Worker:
-        return Worker(self.library.environment, self.library.timeout, handled=True)
-
-    def _fresh(self, op: str) -> Worker:
-        """A new worker, as the code of an operator needs it."""
-        return self._let() if self._handles.get(op, False) else self._start()
+    def _start(self, *, handled: bool = False) -> Worker:
+        """A new worker; with `handled` the library's own handlers get faults."""
+        return Worker(self.library.environment, self.library.timeout, handled=handled)
 
     def _running(self, case: Case) -> Run:
         op = case.spec.name
 
         def run(script: Script, role: str) -> Outcome:
-            if self._worker is not None and self._worker.handled is not self._handles.get(
-                op, False
-            ):
+            handled = self._handles.get(op, False)
+            if self._worker is not None and self._worker.handled is not handled:
                 self.close()
-            self._worker = self._worker or self._fresh(op)
+            self._worker = self._worker or self._start(handled=handled)
             try:
                 outcome = self._worker.run(script)
             except WorkerError as ended:
@@ -290,13 +281,13 @@ class Native(OperatorsOnly):
         return run
 
     def _again(self, op: str, script: Script, ending: Ending) -> Outcome | Ending:
-        """How a script ended; its outcome, if the operator's code handles faults of its own.
+        """The ending of a script; its outcome, if the operator's code handles its own faults.
 
-        That is found out once, at the first fault of an operator.
+        This is tried once, at the first fault of an operator.
         """
         if op in self._handles or ending.returncode not in MEMORY:
             return ending
-        found = handled(script, ending, self._start, self._let)
+        found = handled(script, ending, self._start, lambda: self._start(handled=True))
         self._handles[op] = not isinstance(found, Ending)
         return found
 
@@ -305,7 +296,8 @@ class Native(OperatorsOnly):
         self._hear(ending.printed)
         reason = because(ending)
         if self._budget.investigates(case.spec.name, ending.verdict):
-            reason = diagnose(script, ending, lambda: self._fresh(case.spec.name))
+            known = self._handles.get(case.spec.name, False)
+            reason = diagnose(script, ending, lambda: self._start(handled=known))
         heard = ending.printed
         return Broken(Finding(name=role, verdict=ending.verdict, reason=reason, printed=heard))
 
@@ -314,5 +306,5 @@ class Native(OperatorsOnly):
 
 
 def _nothing(script: Script, role: str) -> Outcome:
-    """Stands where no call is to be made."""
+    """Refuse to make a call."""
     raise AssertionError(f"{role} is called while calls are only laid out: {script}")

@@ -1,4 +1,4 @@
-"""What a plan's memory holds before and after a call, and what unwritten or stale bytes show."""
+"""A plan's memory before and after a call, and the mistakes that unwritten or stale bytes show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Bits = NDArray[np.unsignedinteger[Any]]
 """Elements as whole numbers of their width."""
 
 REST: Final = -1
-"""Of a block: what belongs to no tensor (its padding, or all of a workspace)."""
+"""The part of a block outside of tensors: its padding, or all of a workspace."""
 
 
 class Slot(NamedTuple):
@@ -34,7 +34,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a plan's memory holds before: tensors that are given, and everything else.
+    """A plan's memory before a call: tensors that are given, and everything else.
 
     `preloads` are what gradients and outputs hold; without one, a slot holds ones in every bit if
     it is in `poisoned` (as floats NaN, as whole numbers −1), else zeros.
@@ -47,7 +47,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAfter:
-    """What a script left: the elements of each place that was written, as bits [n].
+    """Memory after a script: the elements of each place that was written, as bits [n].
 
     `returned` are the numbers that calls returned, by the tensor that they are; `damaged` names the
     blocks whose padding was written to.
@@ -69,7 +69,7 @@ class MemoryAfter:
 
 
 def slots(plan: Plan, operation: Operation) -> list[Slot]:
-    """What may hold anything before the call: results that are overwritten, workspace, padding."""
+    """The slots that may hold anything before: results that are overwritten, workspace, padding."""
     kept = operation.accumulates | operation.zeroed
     out = []
     for name, block in plan.blocks.items():
@@ -89,11 +89,7 @@ def slots(plan: Plan, operation: Operation) -> list[Slot]:
 
 
 def script(plan: Plan, contents: Contents, guard: Guard, align: int, where: str) -> Script:
-    """The script that makes the plan's calls on `contents`.
-
-    Raises:
-        ManifestError: a C type does not hold a value that is given.
-    """
+    """The script that makes the plan's calls on `contents`."""
     buffers = tuple(_buffer(block, contents, guard, align, where) for block in plan.blocks.values())
     return Script(buffers=buffers, calls=tuple(plan.calls))
 
@@ -115,11 +111,7 @@ def _buffer(block: Block, contents: Contents, guard: Guard, align: int, where: s
 
 
 def fill(block: Block, contents: Contents, where: str) -> Bits:
-    """What a block holds before the call.
-
-    Raises:
-        ManifestError: a tensor has another size than its place, or a value that does not fit.
-    """
+    """The elements of a block before the call."""
     cells = np.zeros(block.size, dtype=f"u{block.itemsize}")
     rest = Slot(block.name, REST) in contents.poisoned
     if rest:
@@ -152,7 +144,7 @@ def _counted(count: int) -> str:
 
 
 def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> MemoryAfter:
-    """What a plan's script left."""
+    """The memory after a plan's script."""
     places, damaged = {}, []
     for name, block in plan.blocks.items():
         if not block.written or block.holds is not Holds.TENSORS:
@@ -193,7 +185,7 @@ def tensor(
 
 
 def residual(plan: Plan, found: MemoryAfter, key: Key) -> Array | None:
-    """What a forward left under `key`, flat, as the C type holds it; None: it does not write it."""
+    """The residual or output `key` of a forward, flat, in its C type; None if it is not written."""
     for slot, bits in found.places.items():
         block = plan.blocks[slot.block]
         if block.places[slot.place].after == key and block.element is not None:
@@ -226,7 +218,7 @@ def judged(plan: Plan, role: str) -> Callable[[Slot], bool]:
 def blame(
     plan: Plan, slots: Sequence[Slot], clean: MemoryAfter, again: Again, role: str, symbol: str
 ) -> Broken:
-    """What is wrong with a call that left `clean` where all was zero, and other bits elsewhere.
+    """The mistake of a call that left `clean` where all was zero, and other bits elsewhere.
 
     `slots` are the parts of memory that were poisoned; `role` is "vjp" or "forward", `symbol` what
     messages call the function.
@@ -297,7 +289,7 @@ def _of(
 
 
 def _called(key: Key, role: str) -> tuple[str, str]:
-    """What messages call a tensor, and the finding's name."""
+    """A tensor's name in messages, and that of its finding."""
     if key.kind is RoleKind.GRAD:
         return f"the gradient of {key.name}", key.name
     if key.kind is RoleKind.SAVED:
@@ -311,7 +303,7 @@ def _unwritten(clean: Bits, found: Bits) -> NDArray[np.bool_]:
 
 
 def _adds(plan: Plan, place: Place, clean: MemoryAfter, again: Again) -> bool:
-    """Whether what was there before is added: ones before, one more after."""
+    """Whether the result is added to its buffer: with ones there, it is one more."""
     before = tensor(plan, clean, place.after, place.shape, np.float64)
     ones = np.ones(place.shape)
     found = again(frozenset(), {place.before: ones})

@@ -1,4 +1,7 @@
-"""One call of a C function laid out: blocks of memory, and the calls made on them."""
+"""One call of a C function laid out: blocks of memory, and the calls made on them.
+
+An expression that yields nonsense is a `ManifestError`, a lacking primal `Unsupported`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError, Unsupported
-from gradcheck.implementations.manifest.expression import Context
+from gradcheck.implementations.manifest.expression import COTANGENT, Context
 from gradcheck.implementations.manifest.operation import (
     CType,
     Function,
@@ -32,12 +35,9 @@ from gradcheck.numerics.arrays import Attrs
 
 Array = NDArray[Any]
 
-COTANGENT: Final = "cotangent"
-"""What expressions call the first cotangent."""
-
 
 class Holds(StrEnum):
-    """What a block of memory is there for."""
+    """The purpose of a block of memory."""
 
     TENSORS = "tensors"
     CONSTANT = "constant"
@@ -62,19 +62,17 @@ class Block:
 
     @property
     def written(self) -> bool:
-        """Whether the code may write into it."""
         work = self.holds in (Holds.ANYTHING, Holds.ZEROS)
         return work or any(p.made for p in self.places)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
         return 1 if self.element is None else self.element.storage.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What one call is asked: an operation, its primals and attributes, cotangents of its outputs.
+    """The arguments of one call: an operation, its primals, attributes, cotangents of its outputs.
 
     Where no cotangent is at hand, anything of its shape stands for it. `wanted` are the primals
     whose gradients are asked for; `aliases` pairs of a primal, whose gradient lies where a
@@ -89,25 +87,24 @@ class Setting:
     aliases: tuple[tuple[str, Key], ...] = ()
 
     def context(self, function: Function) -> Context:
-        """Where expressions of `function` are evaluated; its scalar parameters are known."""
+        """The context of expressions of `function`, with its scalar parameters."""
         return Context.of(function, self.tensors, self.attrs, self.operation.where)
 
     @property
     def outputs(self) -> tuple[tuple[int, ...], ...]:
-        """The outputs' shapes."""
         return tuple(np.shape(ct) for ct in self.cotangents)
 
     @property
     def tensors(self) -> Mapping[str, Array]:
-        """What expressions know by name: the primals, and the first cotangent."""
-        first = np.asarray(self.cotangents[0]).astype(np.float64)
-        return {COTANGENT: first, **self.wide}
+        """The tensors that expressions may name: the primals, and the first cotangent.
 
-    @property
-    def wide(self) -> Mapping[str, Array]:
-        """The primals in float64; indices as they are."""
-        return {n: p if p.dtype.kind in "iu" else p.astype(np.float64)
-                for n, p in self.primals.items()}  # fmt: skip
+        Those that are not indices are float64.
+        """
+        wide = {
+            name: primal if primal.dtype.kind in "iu" else primal.astype(np.float64)
+            for name, primal in self.primals.items()
+        }
+        return {COTANGENT: np.asarray(self.cotangents[0]).astype(np.float64), **wide}
 
     def absent(self, role: Role) -> bool:
         """Whether the case lacks the primal, or its gradient is not asked for."""
@@ -116,11 +113,6 @@ class Setting:
         return role.kind in (RoleKind.IN, RoleKind.GRAD) and role.name not in self.primals
 
     def shape(self, role: Role, context: Context) -> tuple[int, ...]:
-        """The shape of the tensor that a role means.
-
-        Raises:
-            ManifestError: the operator has no such output, or its extents are no sizes.
-        """
         if role.kind in (RoleKind.IN, RoleKind.GRAD):
             return self.primals[role.name].shape
         if role.kind is RoleKind.SAVED:
@@ -155,12 +147,10 @@ class Plan:
 
     @property
     def reads(self) -> frozenset[Key]:
-        """The tensors that must be given."""
         return frozenset(p.before for _, _, p in self.places if p.given)
 
     @property
     def makes(self) -> frozenset[Key]:
-        """The tensors that are written."""
         out = {p.after for _, _, p in self.places if p.made}
         return frozenset(out | {key_of(role) for _, role in self.returned})
 
@@ -169,18 +159,13 @@ HANDLE: Final = "handle"
 LARGEST: Final = 1 << 32
 """Bytes of a buffer: more is a mistake in a size."""
 FORWARD: Final = frozenset({RoleKind.IN})
-"""What a forward is given; it writes the rest."""
+"""The tensors that a forward reads; it writes the rest."""
 VJP: Final = frozenset({RoleKind.IN, RoleKind.COTANGENT, RoleKind.OUT, RoleKind.SAVED})
-"""What a VJP is given; it writes gradients and values."""
+"""The tensors that a VJP reads; it writes gradients and values."""
 
 
 def plan_forward(setting: Setting) -> Plan:
-    """The library's own forward, alone.
-
-    Raises:
-        ManifestError: an expression yields nonsense here.
-        Unsupported: the code needs what the case lacks.
-    """
+    """The library's own forward, alone."""
     assert setting.operation.forward is not None
     plan = Plan()
     with_handle(plan, setting, [(setting.operation.forward, FORWARD)])
@@ -188,12 +173,7 @@ def plan_forward(setting: Setting) -> Plan:
 
 
 def plan_vjp(setting: Setting) -> Plan:
-    """The VJP; its own forward before it, if it wants what that leaves.
-
-    Raises:
-        ManifestError: an expression yields nonsense here.
-        Unsupported: the code needs what the case lacks.
-    """
+    """The VJP; its own forward before it, if it wants what that leaves."""
     operation = setting.operation
     assert operation.vjp is not None
     plan = Plan()
@@ -265,7 +245,7 @@ class _Maker:
     context: Context
 
     def argument(self, parameter: Parameter) -> Argument:
-        """What is passed for one parameter; its block is added to the plan."""
+        """The argument for one parameter; its block is added to the plan."""
         meaning = self.function.meanings[parameter.name]
         if isinstance(meaning, Value):
             return self._value(parameter, meaning)
@@ -389,11 +369,7 @@ def _continues(then: Block, first: Block) -> bool:
 
 
 def _share(plan: Plan, gradient: Key, with_: Key, where: str) -> None:
-    """Let a gradient lie where a tensor does that is given.
-
-    Raises:
-        ManifestError: the two do not have one layout.
-    """
+    """Let a gradient lie where a tensor does that is given."""
     made = [b for b in plan.blocks.values() if [p.after for p in b.places] == [gradient]]
     read = [b for b in plan.blocks.values() if [p.before for p in b.places] == [with_]]
     if len(made) != 1 or len(read) != 1:

@@ -107,11 +107,11 @@ def read(folder: Path) -> Index:
 
 Array = NDArray[Any]
 ANSWER = ".answer.npz"
-"""How the name of an answer ends, where that of the request ends in ".npz"."""
+"""The ending of an answer's name, where that of the request is ".npz"."""
 
 
 class Answers(OperatorsOnly):
-    """What lies in an exported folder; a call is looked up by the bits of its arguments.
+    """The answers in an exported folder; a call is looked up by the bits of its arguments.
 
     Raises:
         UsageError: the folder holds no export.
@@ -150,12 +150,6 @@ class Answers(OperatorsOnly):
             return False
 
     def _answer(self, request: Request) -> dict[str, Array]:
-        """The arrays that answer a request, by name.
-
-        Raises:
-            Unsupported: nobody was asked this.
-            Broken: what lies there cannot be read.
-        """
         name = self.index.places.get(digest(request))
         if name is None:
             raise Unsupported("answers on file answer nothing but what was exported")

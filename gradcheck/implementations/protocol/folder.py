@@ -26,7 +26,7 @@ from gradcheck.implementations.protocol.message import (
     Request,
     tame,
 )
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import dtype_named
 
 Array = NDArray[Any]
 META: Final = "meta.txt"

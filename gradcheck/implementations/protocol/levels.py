@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from gradcheck.implementations.processes import frames
+from gradcheck.implementations.processes.child import Child
 from gradcheck.implementations.protocol.message import SHOWN, Raw, Violation, shown, tame
 from gradcheck.results.printed import shortened
 
@@ -22,19 +23,6 @@ SMALL: Final = 1 << 14
 
 Received = tuple[Mapping[str, Any], tuple[Raw, ...]]
 """A message and the bytes of its blocks, in order."""
-
-
-class Channel(Protocol):
-    """A process, as far as messages go to it and come from it."""
-
-    def send(self, pieces: Iterable[Raw], timeout: float) -> None:
-        """Write all of `pieces`."""
-
-    def exactly(self, n: int) -> Raw:
-        """The next n bytes that it wrote."""
-
-    def line(self, limit: int) -> bytes:
-        """The next line that it wrote, its end included; of a longer one than `limit`, so much."""
 
 
 class Strays:
@@ -68,51 +56,40 @@ class Strays:
         del self._found[:-STRAY_MAX]
 
     def peek(self) -> str:
-        """What was set aside, as text."""
         return self._found[-STRAY_MAX:].decode(errors="replace")
 
     def take(self) -> str:
-        """What was set aside, as text; it is forgotten."""
+        """The text set aside since the last call."""
         text = self.peek()
         self._found.clear()
         return shortened(text)
 
 
-class Level(Protocol):
-    """One way for messages to travel."""
+class Level:
+    """One way for messages to travel over a channel.
 
-    def send(self, header: Mapping[str, Any], blocks: Sequence[Raw], timeout: float) -> None:
-        """Write a message."""
+    The blocks of the next message should have about `expected` bytes, and all else of it up to
+    `header`: a message that is far larger, or none, is a `Violation`.
+    """
 
-    def receive(self, expected: int, header: int = frames.HEADER_MAX) -> Received:
-        """The next message, whose blocks should have about `expected` bytes.
-
-        `header` is how many all else of it may have.
-        """
-
-
-class Frames:
-    """Binary frames, level `frames`."""
-
-    def __init__(self, channel: Channel, strays: Strays) -> None:
-        """Talk over `channel`."""
+    def __init__(self, channel: Child | Recorded, strays: Strays) -> None:
+        """Talk over `channel`; other output goes to `strays`."""
         self._channel, self._strays = channel, strays
 
     def send(self, header: Mapping[str, Any], blocks: Sequence[Raw], timeout: float) -> None:
-        """Write a message.
+        raise NotImplementedError
 
-        Raises:
-            WorkerError: the process ended, or did not read in time.
-        """
+    def receive(self, expected: int, header: int = frames.HEADER_MAX) -> Received:
+        raise NotImplementedError
+
+
+class Frames(Level):
+    """Binary frames, level `frames`."""
+
+    def send(self, header: Mapping[str, Any], blocks: Sequence[Raw], timeout: float) -> None:
         self._channel.send(_gathered(frames.pieces(header, blocks)), timeout)
 
     def receive(self, expected: int, header: int = frames.HEADER_MAX) -> Received:
-        """The next message.
-
-        Raises:
-            Violation: what came is no frame, or far larger than `expected`.
-            WorkerError: the process ended, or is late.
-        """
         self._find_magic()
         self._strays.answered()
         begun = False
@@ -156,31 +133,16 @@ def _gathered(pieces: Iterable[Raw]) -> Iterator[Raw]:
         yield bytes(joined)
 
 
-class Lines:
+class Lines(Level):
     """JSON lines, level `jsonl`."""
 
-    def __init__(self, channel: Channel, strays: Strays) -> None:
-        """Talk over `channel`."""
-        self._channel, self._strays = channel, strays
-
     def send(self, header: Mapping[str, Any], blocks: Sequence[Raw], timeout: float) -> None:
-        """Write a message.
-
-        Raises:
-            WorkerError: the process ended, or did not read in time.
-        """
         entries = header.get("blocks", [])
         table = [{**e, "b64": data} for e, data in zip(entries, blocks, strict=True)]
         whole = {**header, "blocks": table} if table or "blocks" in header else header
         self._channel.send([msgspec.json.encode(whole), b"\n"], timeout)
 
     def receive(self, expected: int, header: int = frames.HEADER_MAX) -> Received:
-        """The next message.
-
-        Raises:
-            Violation: a line begins with { and is no message, or is far larger than `expected`.
-            WorkerError: the process ended, or is late.
-        """
         most = 2 * expected + header
         while not (line := self._channel.line(most)).startswith(b"{"):
             self._strays.add(line)
@@ -210,7 +172,7 @@ def _decoded(table: Any) -> Iterable[Raw]:
             ) from None
 
 
-LEVELS: Final[Mapping[str, type[Frames] | type[Lines]]] = {"frames": Frames, "jsonl": Lines}
+LEVELS: Final[Mapping[str, type[Level]]] = {"frames": Frames, "jsonl": Lines}
 
 
 class Recorded:
@@ -222,34 +184,22 @@ class Recorded:
         self._stream = io.BytesIO(data)
 
     def send(self, pieces: Iterable[Raw], timeout: float) -> None:
-        """Keep the pieces."""
         for piece in pieces:
             self.sent += piece
 
     def exactly(self, n: int) -> Raw:
-        """The next n bytes.
-
-        Raises:
-            EOFError: there are fewer.
-        """
         found = self._stream.read(n)
         if len(found) != n:
             raise EOFError
         return found
 
     def line(self, limit: int) -> bytes:
-        """The next line, or so much of it.
-
-        Raises:
-            EOFError: there is none.
-        """
         found = self._stream.readline(limit)
         if not found:
             raise EOFError
         return found
 
     def rest(self) -> bytes:
-        """The bytes that were not read."""
         return self._stream.read()
 
 

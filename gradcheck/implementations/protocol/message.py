@@ -39,7 +39,7 @@ class Violation(Exception):  # noqa: N818  a rule of the protocol is violated
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """What a block is: its role, the name of the primal or the number of the output, its array."""
+    """A block: its role, the name of its primal or number of its output, dtype and shape."""
 
     role: str
     name: str
@@ -48,7 +48,6 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nbytes(self) -> int:
-        """Its length in bytes."""
         return math.prod(self.shape) * ITEMSIZE[self.dtype]
 
     def __str__(self) -> str:
@@ -92,7 +91,7 @@ class Request:
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program says of one operator; `attrs` None: it takes all of them."""
+    """A program's offer for one operator; `attrs` None: it takes all of them."""
 
     asks: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -100,7 +99,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program says of itself."""
+    """A program's name, version and language."""
 
     name: str
     version: str = ""
@@ -260,5 +259,4 @@ def _text(value: Any) -> str:
 
 
 def _listed(shape: tuple[int, ...]) -> str:
-    """A shape as JSON shows it."""
     return tame(json.dumps(list(shape)))

@@ -27,8 +27,7 @@ from gradcheck.implementations.protocol.session import Failed, Oneshot, Session
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.user_functions import taken
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import Attrs, as_tuple
-from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.arrays import Attrs, as_tuple, dtype_named, is_float
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case
@@ -60,7 +59,7 @@ class Process(OperatorsOnly):
 
     @property
     def version(self) -> str:
-        """What the program says that it is; else what the manifest does."""
+        """The name and version that the program gives, else those of the manifest."""
         told = f"{self._program.name} {self._program.version}"
         if isinstance(self.session, Session):
             about = self.session.hello.implementation
@@ -105,7 +104,6 @@ class Process(OperatorsOnly):
         )
 
     def close(self) -> None:
-        """End the program."""
         self._fresh_process.close()
         self.session.close()
 
@@ -240,7 +238,6 @@ def _request(
 
 
 def _shapes(case: Case, primals: Sequence[Array], attrs: Attrs) -> list[tuple[int, ...]]:
-    """The shapes of the operator's outputs."""
     wide = [p.astype(np.float64) if is_float(p.dtype) else p for p in primals]
     with np.errstate(all="ignore"):
         outputs = case.spec.forward(F64, *wide, **{**case.attrs, **attrs})

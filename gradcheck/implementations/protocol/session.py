@@ -59,10 +59,10 @@ class Failed(Exception):  # noqa: N818  the program has
 
 
 class Session:
-    """A program that speaks `frames` or `jsonl`."""
+    """A program that speaks `frames` or `jsonl`; its methods raise the exceptions of `run`."""
 
     def __init__(self, program: Program) -> None:
-        """Nothing is started yet."""
+        """Start nothing yet."""
         self.program = program
         self._strays = Strays()
         self._child: Child | None = None
@@ -72,11 +72,7 @@ class Session:
 
     @property
     def hello(self) -> Hello:
-        """What the program offers.
-
-        Raises:
-            LoadError: it does not start, or speaks another version of the protocol.
-        """
+        """The program's greeting: its operators."""
         if self._hello is None:
             try:
                 self._begin()
@@ -112,27 +108,14 @@ class Session:
         return fitting(request, found)
 
     def ping(self) -> None:
-        """Ask for a sign of life.
-
-        Raises:
-            Violation, Failed, WorkerError, LoadError: as for `run`.
-        """
         self._told("ping", Pong)
 
     def reset(self) -> None:
-        """Tell the program to forget every cache.
-
-        Raises:
-            Violation, Failed, WorkerError, LoadError: as for `run`.
-        """
+        """Tell the program to forget every cache."""
         self._told("reset", Done)
 
     def exchange(self, header: Mapping[str, Any], blocks: Sequence[Raw], expected: int) -> Received:
-        """Send a message and receive the next one, from a program that is started if need be.
-
-        Raises:
-            Violation, WorkerError, LoadError: as for `run`.
-        """
+        """Send a message and receive the next one, from a program that is started if need be."""
         child = self._ready()
 
         def call() -> Received:
@@ -143,11 +126,7 @@ class Session:
         return self._watched(call)
 
     def several(self, data: bytes, count: int) -> list[Received]:
-        """Write the bytes of several messages at once, and receive an answer to each.
-
-        Raises:
-            Violation, WorkerError, LoadError: as for `run`.
-        """
+        """Write the bytes of several messages at once, and receive an answer to each."""
         child = self._ready()
 
         def call() -> list[Received]:
@@ -162,10 +141,6 @@ class Session:
 
         Returns:
             Its return code, as `subprocess` has it, and what it said before it went.
-
-        Raises:
-            WorkerError: it does not end in time.
-            LoadError: it does not start.
         """
         child, self._child = self._ready(), None
         try:
@@ -178,7 +153,7 @@ class Session:
             self._keep(child.printed())
 
     def printed(self) -> str:
-        """What it has printed since this was last asked."""
+        """The text printed since the last call."""
         strays = self._strays.take()
         said = self._said + (self._child.printed() if self._child is not None else "")
         self._said = ""
@@ -208,13 +183,11 @@ class Session:
         self._answer(header, seq, answer)
 
     def _ready(self) -> Child:
-        """The program, greeted."""
         if self._hello is None:
             _ = self.hello  # begins, and says why if it cannot
         return self._child or self._begin()
 
     def _begin(self) -> Child:
-        """Start the program and read what it offers."""
         program = self.program
         try:
             child = Child(program.command, env=program.environment, cwd=program.path.parent)
@@ -266,7 +239,7 @@ class Session:
         return self._watched(call)
 
     def _watched(self, call: Callable[[], T]) -> T:
-        """What `call` returns; a program that is lost while it runs is ended."""
+        """The result of `call`; a program that is lost while it runs is ended."""
         try:
             return call()
         except WorkerError as error:
@@ -315,11 +288,7 @@ class Session:
 
 
 def _check_drawn(got: Any, sent: int) -> None:
-    """Refuse the answer to another request; the message does not depend on the random seq.
-
-    Raises:
-        Violation: it is one.
-    """
+    """Refuse the answer to another request; the message does not depend on the random seq."""
     try:
         check_seq(got, sent)
     except Violation:
@@ -342,7 +311,7 @@ class Oneshot:
     """A program of level `oneshot`, with the methods of a `Session` that it supports."""
 
     def __init__(self, program: Program) -> None:
-        """Nothing is started yet."""
+        """Start nothing yet."""
         self.program = program
         self._said = ""
 
@@ -366,20 +335,13 @@ class Oneshot:
                 raise Violation(shown(str(error), bare=True)) from None
 
     def printed(self) -> str:
-        """What it has printed since this was last asked."""
         said, self._said = self._said, ""
         return said
 
-    def close(self) -> None:
-        """Nothing is open between two requests."""
+    def close(self) -> None: ...
 
     def status(self, *arguments: str) -> int:
-        """Start the program with `arguments`, and wait: its return code, as `subprocess` has it.
-
-        Raises:
-            WorkerError: it is late.
-            LoadError: it does not start.
-        """
+        """Start the program with `arguments`, and wait: its return code, as `subprocess` has it."""
         program = self.program
         command = [*program.command, *arguments]
         try:
@@ -398,7 +360,6 @@ class Oneshot:
         return code
 
     def _started(self, place: Path) -> None:
-        """Start the program on a folder, and wait until it has exited with 0."""
         code = self.status(str(place))
         if code < 0:
             reason, printed = in_words(code), self.printed()
@@ -413,7 +374,7 @@ class Oneshot:
 
 
 def _strays(child: Child) -> str:
-    """What came on standard output, where nothing is expected."""
+    """Standard output of a program that should print nothing there."""
     heard = Heard()
     heard.add(child.unread)
     text = heard.take().rstrip()

@@ -1,1 +1,1 @@
-"""Properties of a backward beyond its numbers: one module per kind, listed in `battery`."""
+"""Properties of a backward beyond its numbers, one module per kind (`judge.contract_check`)."""

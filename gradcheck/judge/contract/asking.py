@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations import returned
@@ -25,10 +24,8 @@ from gradcheck.implementations.framed_memory import Framed, framed
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import Array, Float, dtype_named
 from gradcheck.results.verdict import Verdict
-
-Array = NDArray[Any]
 
 
 def difference(
@@ -61,7 +58,7 @@ def place(index: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, index))}]" if index else ""
 
 
-def finite(gradient: Array) -> NDArray[np.float64]:
+def finite(gradient: Array) -> Float:
     """Magnitudes in float64; 0 for what is not finite."""
     size = np.abs(np.asarray(gradient, dtype=np.float64))
     return np.where(np.isfinite(size), size, 0.0)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.judge.contract.asking import (
     Breach,
@@ -19,6 +18,7 @@ from gradcheck.judge.contract.asking import (
     typed,
 )
 from gradcheck.judge.contract.subject import Subject
+from gradcheck.numerics.arrays import Array, Float
 
 A, B = 30.0, -7.0
 
@@ -63,7 +63,7 @@ def spike(like: Cotangent, at: int) -> Cotangent:
     return tuple(out)
 
 
-def _wide(values: NDArray[Any]) -> NDArray[np.float64]:
+def _wide(values: Array) -> Float:
     return values.astype(np.float64)
 
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.implementations import framed_memory
 from gradcheck.implementations.checked_call import guarded
@@ -17,6 +16,7 @@ from gradcheck.judge.contract.asking import Breach, Cotangent, Gradients, Unaske
 from gradcheck.judge.contract.linearity import spike
 from gradcheck.judge.contract.side_effects import first_size
 from gradcheck.judge.contract.subject import Subject
+from gradcheck.numerics.arrays import Array
 from gradcheck.results.verdict import SEVERITY, Verdict
 
 
@@ -166,9 +166,6 @@ def _moves(other: Subject, ct: Any, before: Gradients, after: Gradients) -> bool
             return False
         visible |= bool(np.any(np.abs(a - b) > VISIBLE * allowed[name]))
     return visible
-
-
-Array = NDArray[Any]
 
 
 def layouts(subject: Subject) -> Breach | None:

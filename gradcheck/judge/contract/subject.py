@@ -30,14 +30,11 @@ from gradcheck.judge.contract.asking import (
 )
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import F64
-from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.arrays import Array, Attrs, Float, as_tuple, dtype_limits
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.dtypes import dtype_limits
 from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case
-
-Float = NDArray[np.float64]
 
 
 class Resized(Draw):
@@ -117,8 +114,6 @@ def several_rows(primals: Sequence[Any]) -> bool:
     first = next((p for p in primals if p.dtype.kind == "f"), None)
     return first is not None and first.ndim > 1 and min(first.shape) > 1
 
-
-Array = NDArray[Any]
 
 REFUSALS: Final = (ArithmeticError, IndexError, TypeError, ValueError, SpecError)
 """What a spec raises away from its samples: it is not defined there."""

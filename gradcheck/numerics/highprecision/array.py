@@ -7,8 +7,9 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array
+from gradcheck.numerics.fifty_digits import reduced_rows
 from gradcheck.numerics.highprecision import functions, ufuncs
 from gradcheck.numerics.highprecision.fourier import Fourier
 from gradcheck.numerics.highprecision.linear import Linear
@@ -19,8 +20,6 @@ from gradcheck.numerics.highprecision.numbers import (
     numbers,
     unsupported,
 )
-
-Array = NDArray[Any]
 
 
 class FloatDtype:
@@ -385,8 +384,7 @@ def _reduce(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) ->
     where, initial = keywords.get("where", True), keywords.get("initial")
     if initial is np._NoValue:
         initial = None
-    axes = range(x.ndim) if axis is None else np.atleast_1d(axis).tolist()
-    gone = sorted({a % max(x.ndim, 1) for a in axes} if x.ndim else ())
+    axis = axis if axis is None else tuple(np.atleast_1d(axis).tolist())
     work.spend(x.size)
     identity = _IDENTITIES.get(ufunc.__name__)
     if where is not True:
@@ -394,14 +392,13 @@ def _reduce(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) ->
         if neutral is None:
             raise ValueError(f"reduction operation '{ufunc.__name__}' needs an initial value")
         x = np.where(where, x, work.number(neutral))
-    if ufunc.__name__ == "add" and initial is None and gone:
-        return wrapped(work.sum(x, axis=tuple(gone), keepdims=keep))
-    left = [a for a in range(x.ndim) if a not in gone]
-    rows = x.transpose(*left, *gone).reshape([x.shape[a] for a in left] + [-1])
+    if ufunc.__name__ == "add" and initial is None and x.ndim and axis != ():
+        return wrapped(work.sum(x, axis=axis, keepdims=keep))
+    rows, shape, kept = reduced_rows(x, axis)
     loop = _loop(ufunc)
     start = initial if initial is not None else identity if not rows.shape[-1] else None
     result: Any
-    if not gone:
+    if not x.ndim or axis == ():
         result = rows[..., 0]
     elif start is None and rows.shape[-1] == 0:
         raise ValueError(f"zero-size array to reduction operation {ufunc.__name__}")
@@ -411,8 +408,7 @@ def _reduce(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) ->
             first = np.asarray(work.number(start), dtype=object)
             result = first if result is None else loop(first, result)
             result = np.broadcast_to(np.asarray(result, dtype=object), rows.shape[:-1]).copy()
-    shape = [1 if a in gone else n for a, n in enumerate(x.shape)] if keep else rows.shape[:-1]
-    result = np.asarray(result, dtype=object).reshape(shape)
+    result = np.asarray(result, dtype=object).reshape(kept if keep else shape)
     return _finished(ufunc, result)
 
 

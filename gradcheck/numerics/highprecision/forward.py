@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.highprecision.array import big, number_protocol, raw, raw_all
 from gradcheck.numerics.highprecision.numbers import (
     DIGITS,
@@ -24,9 +25,6 @@ from gradcheck.numerics.highprecision.numbers import (
     numbers,
 )
 from gradcheck.numerics.highprecision.rebound import Rebound
-
-Array = NDArray[Any]
-Float = NDArray[np.float64]
 
 STEPS: Final = ((-73, -86), (-133, -146), (-266, -279), (-1100, -1113))
 """Pairs of steps, as powers of two of each element's size; each pair is computed in more digits.

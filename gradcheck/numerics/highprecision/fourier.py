@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.highprecision.numbers import Numbers
 
-Array = NDArray[Any]
 Function = Callable[..., Any]
 
 
@@ -28,10 +27,14 @@ class Fourier:
         return {
             f.fft: self.fft, f.ifft: self.ifft, f.rfft: self.rfft, f.irfft: self.irfft,
             f.hfft: self.hfft, f.ihfft: self.ihfft,
-            f.fftn: self._several(self.fft), f.ifftn: self._several(self.ifft),
-            f.fft2: self._several(self.fft, (-2, -1)), f.ifft2: self._several(self.ifft, (-2, -1)),
-            f.rfftn: self._real_forth(None), f.rfft2: self._real_forth((-2, -1)),
-            f.irfftn: self._real_back(None), f.irfft2: self._real_back((-2, -1)),
+            f.fftn: self._several(self.fft, self.fft),
+            f.ifftn: self._several(self.ifft, self.ifft),
+            f.rfftn: self._several(self.rfft, self.fft),
+            f.irfftn: self._several(self.irfft, self.ifft),
+            f.fft2: self._several(self.fft, self.fft, (-2, -1)),
+            f.ifft2: self._several(self.ifft, self.ifft, (-2, -1)),
+            f.rfft2: self._several(self.rfft, self.fft, (-2, -1)),
+            f.irfft2: self._several(self.irfft, self.ifft, (-2, -1)),
         }  # fmt: skip
 
     def _along(self, x: Any, n: int | None, axis: int, sign: int, norm: str | None) -> Array:
@@ -93,52 +96,28 @@ class Fourier:
     ) -> Any:
         return self._work.conjugate(self.rfft(a, n, axis, _OPPOSITE[norm]))
 
-    def _several(self, one: Function, default: Sequence[int] | None = None) -> Function:
+    def _several(
+        self, last: Function, others: Function, default: Sequence[int] | None = None
+    ) -> Function:
+        """A transform over several axes: `last` along the last of them, `others` along the rest.
+
+        A real transform begins with the last axis, its inverse ends there.
+        """
+
         def transform(
             a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
         ) -> Any:
             a = self._work.lifted(a)
-            lengths, places = _axes(a, s, axes)
-            for n, axis in zip(lengths, places, strict=True):
+            if axes is None:
+                axes = range(a.ndim) if s is None else range(a.ndim - len(s), a.ndim)
+            lengths = [None] * len(axes) if s is None else s
+            steps = [*zip([others] * (len(axes) - 1) + [last], lengths, axes, strict=True)]
+            for one, n, axis in reversed(steps) if last == self.rfft else steps:
                 a = one(a, n, axis, norm)
             return a
-
-        return transform
-
-    def _real_forth(self, default: Sequence[int] | None) -> Function:
-        def transform(
-            a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
-        ) -> Any:
-            a = self._work.lifted(a)
-            lengths, places = _axes(a, s, axes)
-            a = self.rfft(a, lengths[-1], places[-1], norm)
-            for n, axis in zip(lengths[:-1], places[:-1], strict=True):
-                a = self.fft(a, n, axis, norm)
-            return a
-
-        return transform
-
-    def _real_back(self, default: Sequence[int] | None) -> Function:
-        def transform(
-            a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
-        ) -> Any:
-            a = self._work.lifted(a)
-            lengths, places = _axes(a, s, axes)
-            last = 2 * (a.shape[places[-1]] - 1) if s is None else lengths[-1]
-            for n, axis in zip(lengths[:-1], places[:-1], strict=True):
-                a = self.ifft(a, n, axis, norm)
-            return self.irfft(a, last, places[-1], norm)
 
         return transform
 
 
 _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 """The norm under which a transform is scaled as its inverse is under another."""
-
-
-def _axes(a: Array, s: Any, axes: Any) -> tuple[list[int], list[int]]:
-    if axes is None:
-        axes = range(a.ndim) if s is None else range(a.ndim - len(s), a.ndim)
-    places = list(axes)
-    lengths = [a.shape[k] for k in places] if s is None else list(s)
-    return lengths, places

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array
+from gradcheck.numerics.fifty_digits import reduced_rows
 from gradcheck.numerics.highprecision.numbers import Numbers, Unsupported
 
-Array = NDArray[Any]
 Function = Callable[..., Any]
 
 
@@ -21,15 +21,11 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
     lift = work.lifted
 
     def like(fill: Any) -> Function:
-        def made(prototype: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
-            shape = np.shape(prototype) if shape is None else shape
-            if dtype is not None and np.dtype(getattr(dtype, "dtype", dtype)).kind in "biu":
-                return np.full(shape, fill, dtype=dtype)
-            return np.full(shape, work.number(fill), dtype=object)
+        return lambda prototype, *args, **keywords: full_like(prototype, fill, *args, **keywords)
 
-        return made
-
-    def full_like(prototype: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    def full_like(
+        prototype: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any
+    ) -> Any:
         shape = np.shape(prototype) if shape is None else shape
         if dtype is not None and np.dtype(getattr(dtype, "dtype", dtype)).kind in "biu":
             return np.full(shape, fill_value, dtype=dtype)
@@ -232,10 +228,9 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
             if method not in ("linear", "lower", "higher", "nearest", "midpoint"):
                 raise Unsupported(f"quantile(method={method!r}) is not known in big numbers")
             a = lift(a)
-            axes = tuple(range(a.ndim)) if axis is None else tuple(np.atleast_1d(axis).tolist())
-            gone = sorted(k % a.ndim for k in axes)
-            left = [k for k in range(a.ndim) if k not in gone]
-            rows = np.sort(a.transpose(*left, *gone).reshape([a.shape[k] for k in left] + [-1]))
+            axes = axis if axis is None else tuple(np.atleast_1d(axis).tolist())
+            rows, shape, kept = reduced_rows(a, axes)
+            rows = np.sort(rows)
             parts = np.asarray(lift(q) / scale, dtype=object)
             results = []
             for part in parts.ravel().tolist():
@@ -247,12 +242,10 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
                     nearest = int(work.whole(c.nint(where)) > low)
                     part_of = {"lower": 0, "higher": 1, "nearest": nearest}.get(method, 0.5)
                 results.append(rows[..., low] + (rows[..., high] - rows[..., low]) * part_of)
-            kept = [1 if k in gone else n for k, n in enumerate(a.shape)] if keepdims else None
-            shape = kept if kept is not None else list(rows.shape[:-1])
-            out = np.empty((len(results), *rows.shape[:-1]), dtype=object)
+            out = np.empty((len(results), *shape), dtype=object)
             for k, result in enumerate(results):
                 out[k] = result
-            return out.reshape([*parts.shape, *shape])
+            return out.reshape([*parts.shape, *(kept if keepdims else shape)])
 
         return at
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import jax
 import numpy as np
 from jax._src import core, dtypes
-from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.highprecision import jax_primitives
 from gradcheck.numerics.highprecision.array import BigArray, big, by_name, raw
 from gradcheck.numerics.highprecision.numbers import (
@@ -23,8 +23,7 @@ from gradcheck.numerics.highprecision.numbers import (
     numbers,
     unsupported,
 )
-
-Array = NDArray[Any]
+from gradcheck.numerics.highprecision.ufuncs import ELEMENTWISE
 
 CALLS: Final = frozenset({
     "jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call",
@@ -213,7 +212,7 @@ def _rule(name: str) -> Callable[..., Any]:
     Raises:
         Unsupported: it is not implemented.
     """
-    if name in jax_primitives.ELEMENTWISE:
+    if name in ELEMENTWISE["jax"]:
         return by_name(name)
     if name.startswith("scatter"):
         return partial(jax_primitives.scattered, name)

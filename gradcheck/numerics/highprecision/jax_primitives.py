@@ -17,6 +17,7 @@ from gradcheck.numerics.highprecision.array import big, raw
 from gradcheck.numerics.highprecision.linear import linear
 from gradcheck.numerics.highprecision.routines import (
     convolution,
+    ordered,
     padded,
     ranked,
     running,
@@ -25,16 +26,6 @@ from gradcheck.numerics.highprecision.routines import (
 
 Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
-
-ELEMENTWISE: Final = frozenset({
-    "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh",
-    "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "conj", "cos", "cosh", "digamma", "div", "eq",
-    "eq_to", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "igamma",
-    "igammac", "is_finite", "le", "le_to", "lgamma", "log", "log1p", "logistic", "lt", "lt_to",
-    "max", "min", "mul", "ne", "neg", "polygamma", "pow", "regularized_incomplete_beta", "rem",
-    "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "zeta",
-})  # fmt: skip
-"""Primitives that are a function of NumPy or scipy.special, elementwise."""
 
 IGNORED_PARAMETERS: Final = frozenset({
     "accuracy", "algorithm", "indices_are_sorted", "is_stable", "out_dtype", "out_sharding",
@@ -292,8 +283,7 @@ def _sort(*operands: Array, dimension: int, num_keys: int) -> list[Array]:
 
 
 def _top_k(x: Array, *, k: int, axis: int = -1) -> list[Array]:
-    order = np.take(ranked(-x, axis=axis), range(k), axis)
-    return [np.take_along_axis(x, order, axis), order]
+    return list(ordered(x, axis, k, descending=True))
 
 
 def _first(function: Callable[..., Any]) -> Rule:

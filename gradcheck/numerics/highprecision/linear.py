@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.highprecision.numbers import Numbers, Unsupported, numbers
 
-Array = NDArray[Any]
 Function = Callable[..., Any]
 
 

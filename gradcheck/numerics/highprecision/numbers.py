@@ -18,9 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.fifty_digits import BigArithmetic
-
-Array = NDArray[Any]
 
 MAX_SHOWN_LINE: Final = 60
 """Characters of a source line that a reason quotes; of a longer line it gives the number only."""
@@ -157,13 +156,13 @@ class Numbers(BigArithmetic):
     @staticmethod
     def whole(x: Any) -> int:
         """A real number truncated to an integer: a step function, whose slope is 0."""
-        from mpmath.libmp import to_int
+        from mpmath.libmp import to_int  # deferred, as mpmath is
 
         return int(to_int(x._mpf_))
 
     def floats(self, values: Array) -> NDArray[np.float64]:
         """Real numbers, finite or not, rounded to float64."""
-        from mpmath.libmp import to_float
+        from mpmath.libmp import to_float  # deferred, as mpmath is
 
         values = np.asarray(values, dtype=object)  # a 0-d result is a bare number
         flat = [to_float(v._mpf_) for v in values.ravel().tolist()]

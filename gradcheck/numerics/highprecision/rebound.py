@@ -27,20 +27,13 @@ from gradcheck.numerics.highprecision.array import (
     wrapped,
 )
 from gradcheck.numerics.highprecision.numbers import numbers
+from gradcheck.numerics.highprecision.ufuncs import ELEMENTWISE
 
 LIBRARIES: Final = frozenset(
     {"numpy", "scipy", "mpmath", "torch", "jax", "gradcheck", *sys.stdlib_module_names}
     - {"__main__"}
 )
 """Packages whose functions are not copied."""
-
-MATH: Final = (
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos",
-    "cosh", "degrees", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "gamma",
-    "hypot", "isfinite", "isinf", "isnan", "lgamma", "log10", "log1p", "log2", "pow", "radians",
-    "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-)  # fmt: skip
-"""Functions of `math` that NumPy or scipy.special have too."""
 
 
 class Rebound:
@@ -300,7 +293,7 @@ def _stand_ins() -> dict[Any, Any]:
     for converter in (np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray):
         found[converter] = _converter(converter, copies=False)
     found[np.array] = _converter(np.array, copies=True)
-    for name in MATH:
+    for name in ELEMENTWISE["math"]:
         original = getattr(math, name)
         found[original] = _of_big(original, _bare(by_name(name)))
     found[math.log] = _of_big(math.log, _log)

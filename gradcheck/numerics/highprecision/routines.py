@@ -36,6 +36,15 @@ def ranked(*keys: Array, axis: int) -> Array:
     return np.moveaxis(out, -1, axis)
 
 
+def ordered(
+    x: Array, axis: int, count: int | None = None, *, descending: bool = False
+) -> tuple[Array, Array]:
+    """The first `count` elements along an axis in sorted order (None: all), and their positions."""
+    order = ranked(-x if descending else x, axis=axis)
+    order = order if count is None else np.take(order, range(count), axis)
+    return np.take_along_axis(x, order, axis), order
+
+
 def softmax(x: Array, axis: Any) -> Array:
     """exp(x), divided by its sum along `axis`."""
     powers = np.exp(x - np.max(x, axis=axis, keepdims=True))

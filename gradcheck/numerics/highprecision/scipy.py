@@ -8,14 +8,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.numerics.highprecision.array import big, elementwise, raw, wrapped
 from gradcheck.numerics.highprecision.linear import linear
 from gradcheck.numerics.highprecision.numbers import Unsupported, numbers
 from gradcheck.numerics.highprecision.routines import log_softmax, softmax
-
-Array = NDArray[Any]
 
 
 def table() -> dict[Any, Callable[..., Any]]:

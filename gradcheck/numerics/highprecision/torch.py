@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map
 
+from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.highprecision import torch_operators
 from gradcheck.numerics.highprecision.array import BigArray, big, raw, wrapped
 from gradcheck.numerics.highprecision.numbers import (
@@ -30,7 +30,6 @@ from gradcheck.numerics.highprecision.numbers import (
     unsupported,
 )
 
-Array = NDArray[Any]
 aten = torch.ops.aten
 _from_numpy, _as_tensor = torch.from_numpy, torch.as_tensor
 
@@ -291,7 +290,7 @@ def _decomposed(func: Any, name: str, args: Any, kwargs: Any) -> Any:
 
 @cache
 def _decompositions() -> Mapping[Any, Callable[..., Any]]:
-    from torch._decomp import decomposition_table
+    from torch._decomp import decomposition_table  # deferred: few operators need it
 
     return decomposition_table  # type: ignore[no-any-return]
 

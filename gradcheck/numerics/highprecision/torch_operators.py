@@ -21,13 +21,12 @@ from gradcheck.numerics.highprecision.linear import linear
 from gradcheck.numerics.highprecision.numbers import numbers
 from gradcheck.numerics.highprecision.routines import (
     convolution,
-    log_softmax,
+    ordered,
     padded,
-    ranked,
     running,
-    softmax,
     windows,
 )
+from gradcheck.numerics.highprecision.ufuncs import ELEMENTWISE
 
 Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
@@ -44,25 +43,6 @@ MOVES: Final = frozenset({
 })  # fmt: skip
 """Operators whose results consist of the arguments' elements, and zeros."""
 
-UNARY: Final = (
-    "_conj", "_conj_physical", "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil",
-    "conj_physical", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv", "exp", "exp2",
-    "expm1", "floor", "i0", "isfinite", "isinf", "isnan", "lgamma", "log", "log10", "log1p",
-    "log2", "logical_not", "neg", "rad2deg", "reciprocal", "sgn", "sigmoid", "sign", "signbit",
-    "sin", "sinh", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0",
-    "special_bessel_y1", "special_entr", "special_erfcx", "special_i0e", "special_i1",
-    "special_i1e", "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1",
-    "special_ndtri", "sqrt", "square", "tan", "tanh", "trunc",
-)  # fmt: skip
-"""Operators of one tensor that are a function of NumPy or scipy.special."""
-
-BINARY: Final = (
-    "atan2", "copysign", "eq", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "hypot",
-    "igamma", "igammac", "le", "logaddexp", "logaddexp2", "logical_and", "logical_or",
-    "logical_xor", "lt", "maximum", "minimum", "mul", "ne", "remainder", "special_zeta", "xlogy",
-)  # fmt: skip
-"""Operators of two tensors, or a tensor and a number, likewise."""
-
 
 def shown(name: str, dtype: torch.dtype) -> torch.dtype:
     """The dtype of an operator's results, of tensors that are `dtype` together."""
@@ -75,14 +55,9 @@ def shown(name: str, dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-def _unary(name: str) -> Rule:
+def _elementwise(name: str) -> Rule:
     function = by_name(name)
-    return lambda self, **_: function(self)
-
-
-def _binary(name: str) -> Rule:
-    function = by_name(name)
-    return lambda self, other, **_: function(self, other)
+    return lambda self, other=None, **_: function(self) if other is None else function(self, other)
 
 
 def _dims(dim: Any) -> Any:
@@ -110,19 +85,9 @@ def _pow(self: Any, exponent: Any, **_: Any) -> Array:
     return np.power(big(self), exponent)
 
 
-def _clamp(self: Array, min: Any = None, max: Any = None, **_: Any) -> Array:
-    out = self if min is None else np.maximum(self, min)
-    return out if max is None else np.minimum(out, max)
-
-
 def _round(self: Array, decimals: int = 0, **_: Any) -> Array:
     scale = 10**decimals
     return np.rint(self * scale) / scale if decimals else np.rint(self)
-
-
-def _addmm(self: Array, mat1: Array, mat2: Array, beta: Any = 1, alpha: Any = 1, **_: Any) -> Array:
-    product = np.matmul(big(mat1), big(mat2)) * alpha
-    return product + self * beta if beta != 0 else product
 
 
 def _var(
@@ -136,13 +101,6 @@ def _var(
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
     return np.var(self, axis=_dims(dim), ddof=correction, keepdims=keepdim)
-
-
-def _with_mean(function: Rule) -> Rule:
-    return lambda self, dim=None, keepdim=False, **rest: (
-        function(self, dim=dim, keepdim=keepdim, **rest),
-        np.mean(self, axis=_dims(dim), keepdims=bool(keepdim)),
-    )
 
 
 def _extreme(find: Rule, value: Rule) -> Rule:
@@ -167,8 +125,7 @@ def _place(find: Rule) -> Rule:
 def _sort(self: Array, dim: int = -1, descending: bool = False, **_: Any) -> tuple[Array, Array]:
     if not self.ndim:
         return self, np.zeros((), np.int64)
-    order = ranked(-self if descending else self, axis=dim)
-    return np.take_along_axis(self, order, dim), order
+    return ordered(self, dim, descending=descending)
 
 
 def _topk(
@@ -176,16 +133,15 @@ def _topk(
 ) -> tuple[Array, Array]:
     if not self.ndim:
         return self, np.zeros((), np.int64)
-    order = np.take(ranked(-self if largest else self, axis=dim), range(k), dim)
-    return np.take_along_axis(self, order, dim), order
+    return ordered(self, dim, k, descending=largest)
 
 
 def _kth(
     self: Array, k: int, dim: int = -1, keepdim: bool = False, **_: Any
 ) -> tuple[Array, Array]:
-    order = np.take(ranked(self, axis=dim), [k - 1], dim)
-    out = np.take_along_axis(self, order, dim)
-    return (out, order) if keepdim else (out.squeeze(dim), order.squeeze(dim))
+    found = [np.take(part, [k - 1], dim) for part in ordered(self, dim, k)]
+    out, at = found if keepdim else [part.squeeze(dim) for part in found]
+    return out, at
 
 
 def _median(self: Array, dim: int | None = None, keepdim: bool = False, **_: Any) -> Any:
@@ -389,35 +345,11 @@ def _trilinear(
     return np.sum(factors[0] * factors[1] * factors[2], axis=tuple(sumdim))
 
 
-def _softmax(self: Array, dim: int, **_: Any) -> Array:
-    return softmax(self, dim) if self.ndim else np.ones_like(self)
-
-
-def _log_softmax(self: Array, dim: int, **_: Any) -> Array:
-    return log_softmax(self, dim) if self.ndim else np.zeros_like(self)
-
-
 def _gelu(self: Array, approximate: str = "none", **_: Any) -> Array:
     if approximate == "none":
         return self * elementwise("ndtr", self)
     root = np.sqrt(2 / big(numbers().pi))
     return self * (1 + np.tanh(root * (self + 0.044715 * self**3))) / 2
-
-
-def _layer_norm(
-    input: Array,
-    normalized_shape: Sequence[int],
-    weight: Array | None,
-    bias: Array | None,
-    eps: float,
-    **_: Any,
-) -> tuple[Array, Array, Array]:
-    axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
-    mean = np.mean(input, axis=axes, keepdims=True)
-    scale = 1 / np.sqrt(np.var(input, axis=axes, keepdims=True) + eps)
-    out = (input - mean) * scale
-    out = out if weight is None else out * weight
-    return out if bias is None else out + bias, mean, scale
 
 
 def _batch_norm(
@@ -560,8 +492,7 @@ def _where(condition: Any, self: Any, other: Any, **_: Any) -> Array:
 
 
 TABLE: Final[Mapping[str, Rule]] = {
-    **{name: _unary(name) for name in UNARY},
-    **{name: _binary(name) for name in BINARY},
+    **{name: _elementwise(name) for name in ELEMENTWISE["torch"]},
     "_adaptive_avg_pool2d": _adaptive,
     "_adaptive_avg_pool3d": _adaptive,
     "_embedding_bag": _embedding_bag,
@@ -583,17 +514,11 @@ TABLE: Final[Mapping[str, Rule]] = {
     "_linalg_solve_ex": _solve_ex,
     "_linalg_svd": _svd,
     "_has_same_storage_numel": lambda **_: True,
-    "_log_softmax": _log_softmax,
-    "_softmax": _softmax,
     "gelu": _gelu,
-    "native_layer_norm": _layer_norm,
-    "relu": lambda self, **_: np.maximum(self, 0),
-    "silu": lambda self, **_: self * elementwise("expit", self),
     "_native_batch_norm_legit": _batch_norm,
     "_native_batch_norm_legit_no_training": _batch_norm,
     "_to_copy": _to,
     "add": lambda self, other, alpha=1, **_: big(self) + (other if alpha == 1 else other * alpha),
-    "addmm": _addmm,
     "all": lambda self, **how: _reduced(np.all)(self != 0, **how),
     "amax": _reduced(np.max),
     "amin": _reduced(np.min),
@@ -603,16 +528,10 @@ TABLE: Final[Mapping[str, Rule]] = {
     "avg_pool1d": _avg_pool(1),
     "avg_pool2d": _avg_pool(2),
     "avg_pool3d": _avg_pool(3),
-    "baddbmm": lambda self, batch1, batch2, beta=1, alpha=1, **_: (
-        _addmm(self, batch1, batch2, beta, alpha)
-    ),
     "bmm": lambda self, mat2, **_: np.matmul(big(self), big(mat2)),
     "bucketize": _bucket,
     "cholesky": lambda self, upper=False, **_: _cholesky_ex(self, upper)[0],
     "cholesky_solve": lambda self, input2, upper=False, **_: _cholesky_solve(self, input2, upper),
-    "clamp": _clamp,
-    "clamp_max": lambda self, max, **_: np.minimum(self, max),
-    "clamp_min": lambda self, min, **_: np.maximum(self, min),
     "clone": lambda self, **_: self,
     "complex": lambda real, imag, **_: big(real) + 1j * big(imag),
     "convolution": _convolution,
@@ -621,7 +540,6 @@ TABLE: Final[Mapping[str, Rule]] = {
     "cumprod": _along(np.multiply),
     "cumsum": _along(np.add),
     "div": _div,
-    "dot": lambda self, tensor, **_: np.dot(big(self), big(tensor)),
     "equal": lambda self, other, **_: bool(np.array_equal(self, other)),
     "kthvalue": _kth,
     "lift_fresh": lambda self, **_: self,
@@ -640,7 +558,6 @@ TABLE: Final[Mapping[str, Rule]] = {
     "median": _median,
     "min": _extreme(np.argmin, np.min),
     "mm": lambda self, mat2, **_: np.matmul(big(self), big(mat2)),
-    "mv": lambda self, vec, **_: np.matmul(big(self), big(vec)),
     "native_batch_norm": _batch_norm,
     "nonzero": lambda self, **_: np.argwhere(np.asarray(self != 0)),
     "polar": lambda abs, angle, **_: abs * np.cos(angle) + 1j * (abs * np.sin(angle)),
@@ -649,10 +566,7 @@ TABLE: Final[Mapping[str, Rule]] = {
     "prod": _reduced(np.prod),
     "round": _round,
     "rsqrt": lambda self, **_: 1 / np.sqrt(self),
-    "rsub": lambda self, other, alpha=1, **_: other - self * alpha,
     "sort": _sort,
-    "std": lambda self, **rest: np.sqrt(_var(self, **rest)),
-    "std_mean": _with_mean(lambda self, **rest: np.sqrt(_var(self, **rest))),
     "sub": lambda self, other, alpha=1, **_: big(self) - (other if alpha == 1 else other * alpha),
     "sum": _reduced(np.sum),
     "topk": _topk,
@@ -663,15 +577,15 @@ TABLE: Final[Mapping[str, Rule]] = {
         ),
         A,
     ),
-    "true_divide": _div,
     "var": _var,
-    "var_mean": _with_mean(_var),
-    "vdot": lambda self, other, **_: np.sum(np.conjugate(self) * other),
+    "var_mean": lambda self, dim=None, **how: (
+        _var(self, dim, **how), _reduced(np.mean)(self, dim, **how)
+    ),
     "view_as_complex": lambda self, **_: self[..., 0] + 1j * self[..., 1],
     "view_as_real": lambda self, **_: np.stack([np.real(self), np.imag(self)], -1),
     "where": _where,
 }  # fmt: skip
-"""The rule of each operator; PyTorch decomposes all others into these."""
+"""The rule of each operator; PyTorch decomposes all others into these (torch._decomp)."""
 
 
 # ── scatters ─────────────────────────────────────────────────────────────────────────────────

@@ -32,6 +32,37 @@ NATIVE: Final = frozenset({
 })  # fmt: skip
 """Ufuncs whose own loop over objects calls the numbers' operators."""
 
+ELEMENTWISE: Final = {
+    "jax": frozenset({
+        "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh",
+        "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "conj", "cos", "cosh", "digamma", "div", "eq",
+        "eq_to", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "igamma",
+        "igammac", "is_finite", "le", "le_to", "lgamma", "log", "log1p", "logistic", "lt", "lt_to",
+        "max", "min", "mul", "ne", "neg", "polygamma", "pow", "regularized_incomplete_beta", "rem",
+        "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "zeta",
+    }),
+    "math": frozenset({
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign",
+        "cos", "cosh", "degrees", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fmod",
+        "gamma", "hypot", "isfinite", "isinf", "isnan", "lgamma", "log10", "log1p", "log2", "pow",
+        "radians", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    }),
+    "torch": frozenset({
+        "_conj", "_conj_physical", "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2",
+        "atanh", "ceil", "conj_physical", "copysign", "cos", "cosh", "deg2rad", "digamma", "eq",
+        "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "floor_divide", "fmax", "fmin",
+        "fmod", "ge", "gt", "hypot", "i0", "igamma", "igammac", "isfinite", "isinf", "isnan", "le",
+        "lgamma", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and",
+        "logical_not", "logical_or", "logical_xor", "lt", "maximum", "minimum", "mul", "ne", "neg",
+        "rad2deg", "reciprocal", "remainder", "sgn", "sigmoid", "sign", "signbit", "sin", "sinh",
+        "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1",
+        "special_entr", "special_erfcx", "special_i0e", "special_i1", "special_i1e",
+        "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1",
+        "special_ndtri", "special_zeta", "sqrt", "square", "tan", "tanh", "trunc", "xlogy",
+    }),
+}  # fmt: skip
+"""Per framework its functions of single elements, and of pairs, that NumPy or scipy.special has."""
+
 ALIASES: Final = {
     "_conj": "conjugate", "_conj_physical": "conjugate", "abs": "absolute", "acos": "arccos",
     "acosh": "arccosh", "add_any": "add", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",

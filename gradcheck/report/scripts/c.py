@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from gradcheck.errors import UsageError
 from gradcheck.explain.shrink import Shrunk
 from gradcheck.implementations.manifest.operation import Operation, RoleKind, functions
-from gradcheck.implementations.native.case import NativeCase
 from gradcheck.implementations.native.layout import Key
 from gradcheck.implementations.native.library import Native
 from gradcheck.implementations.native.memory import Contents, slots
@@ -45,14 +44,14 @@ def program(
         ManifestError: the manifest yields nonsense at this point.
         Unsupported, Broken: the code does not claim to do the case, or fails on the way.
     """
-    calls = binding.calls(shrunk.case, shrunk.dtype)
-    if calls is None or calls.operation.vjp is None:
+    asked = binding.case(shrunk.case, shrunk.dtype)
+    if asked is None or asked.operation.vjp is None:
         raise UsageError(f"--export: {binding.name} has no VJP of {shrunk.case.spec.name}")
-    asked, operation, name = NativeCase(calls), calls.operation, primal_of(shrunk)
+    operation, name = asked.operation, primal_of(shrunk)
     primals, cotangent = primals_of(shrunk), cotangent_of(shrunk)
     ct = cotangent if len(cotangent) > 1 else cotangent[0]
     setting = asked.setting(tuple(primals.values()), shrunk.case.attrs, ct)
-    ask = calls.vjp_asked(setting)
+    ask = asked.planned_vjp(setting)
     key = Key(RoleKind.GRAD, name)
     if key not in ask.plan.makes or name in operation.missing:
         why = operation.missing.get(name, f"no parameter is bound to grad:{name}")
@@ -206,7 +205,6 @@ def _main(shrunk: Shrunk, accepted: Accepted, *, differenced: bool) -> str:
 def _forward(
     shrunk: Shrunk, operation: Operation, setting: Setting, align: int
 ) -> tuple[Statements, list[str]] | None:
-    """The function that calls forward with one element moved, where there is such a forward."""
     if operation.forward is None or shrunk.dtype in LOW:
         return None
     plan, name = plan_forward(setting), primal_of(shrunk)

@@ -128,7 +128,6 @@ class Statements:
         return next(iter(found), 0) if found <= {0} or found == {255} else None
 
     def _content(self, block: Block) -> tuple[Array, str]:
-        """Elements, and the name of their type."""
         if block.holds is Holds.CONSTANT:
             ctype = self._ctype(block)
             if ctype.base == "char":

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import UsageError
-from gradcheck.numerics.dtypes import is_float
+from gradcheck.numerics.arrays import is_float
 from gradcheck.results.words import escaped
 
 HOLE: Final = re.compile(r"\b(?:CALL|STEP|NEAREST|TOGETHER)\b")

@@ -15,8 +15,7 @@ from gradcheck.judge.compare import compare, tolerance_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.numerics.arrays import as_tuple
-from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.arrays import as_tuple, dtype_named
 from gradcheck.results.finding import Finding
 from gradcheck.spec.operator import Slack
 from gradcheck.spec.selection import LOW

@@ -172,7 +172,6 @@ def _rounded(values: Float) -> Float:
 
 
 def _gradients(recipe: Recipe) -> str:
-    """The function that asks the code for gradients."""
     if recipe.style in ASKING:
         piece, name = ASKING[recipe.style]
         return pieces.filled(piece, call=_member(recipe, name))

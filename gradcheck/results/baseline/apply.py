@@ -18,10 +18,9 @@ from gradcheck.results.baseline.match import (
     within,
 )
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.finding import Part
 from gradcheck.results.run import Run
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Breach, Expected, Gate, Known, Problem, Verdict
 from gradcheck.results.words import clean, number, plural, title
 from gradcheck.results.words import word as shown
 from gradcheck.spec.defect import UNKNOWN
@@ -71,7 +70,6 @@ def accepted(run: Run, baseline: Baseline) -> Run:
 
 
 def _judged(run: Run, baseline: Baseline, found: Sequence[Found]) -> _Judged:
-    """Each result held against the entries that are about it."""
     entries: dict[tuple[str, ...], list[Entry]] = {}
     for one in found:
         for result in one.results:
@@ -105,7 +103,6 @@ class _Judged:
         self.unlisted: list[CaseResult] = []
 
     def judge(self, result: CaseResult, entries: Sequence[Entry]) -> None:
-        """Hold a result against the entries that are about it."""
         if result.finding.verdict in BEYOND:
             return
         if not entries:

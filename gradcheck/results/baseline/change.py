@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from gradcheck.results.baseline import text as texts
+from gradcheck.errors import UsageError
 from gradcheck.results.baseline.apply import BEYOND, MANY, stale
 from gradcheck.results.baseline.entry import Baseline, Entry
-from gradcheck.results.baseline.file import parsed
+from gradcheck.results.baseline.file import lines_of, parsed, split
 from gradcheck.results.baseline.match import Found, Scope, allowance, is_empty, largest, matched
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import Run
@@ -38,7 +40,7 @@ def new(run: Run, name: str, scope: Scope) -> Change:
     baseline = Baseline(
         name=name, entries=entries, suite=header.suite_version, dtypes=tuple(header.dtypes)
     )
-    return Change(text=texts.fresh(baseline), done=tuple(f"+ {_told(e)}" for e in entries))
+    return Change(text=fresh(baseline), done=tuple(f"+ {_told(e)}" for e in entries))
 
 
 def updated(run: Run, text: str, baseline: Baseline, scope: Scope) -> Change:
@@ -58,13 +60,13 @@ def updated(run: Run, text: str, baseline: Baseline, scope: Scope) -> Change:
             refused.append(f"{where}: {_not_run(missed)}: the entry stays as it is")
             continue
         for key, old, value in changes:
-            text = texts.changed(text, baseline.name, place, key, value)
+            text = changed(text, baseline.name, place, key, value)
             done.append(f"{where}: {key}: {'none' if old is None else old} → {value}")
     about = {result.key for one in found for result in one.results}
     unlisted = [r for r in run.results if _excusable(r) and r.key not in about]
     entries = tuple(listed(run, unlisted, scope))
     if entries:
-        text = texts.added(text, entries)
+        text = added(text, entries)
         done += [f"+ {_told(entry)}" for entry in entries]
     parsed(text, baseline.name)  # nothing is written that could not be read again
     return Change(text=text, done=tuple(done), refused=tuple(refused))
@@ -89,7 +91,7 @@ def pruned(run: Run, text: str, baseline: Baseline, scope: Scope) -> Change:
         if missed:
             refused.append(f"{where}: {_not_run(missed)}: the entry stays as it is")
             continue
-        text = texts.removed(text, baseline.name, place)
+        text = removed(text, baseline.name, place)
         done.append(f"- {where}: {clean(one.entry.about)}: {why.partition(': ')[0]}")
     return Change(text=text, done=tuple(reversed(done)), refused=tuple(reversed(refused)))
 
@@ -184,8 +186,138 @@ def _not_run(missed: Sequence[str]) -> str:
 
 
 def _told(entry: Entry) -> str:
-    """An entry in one line."""
     most = f", max_error {number(entry.max_error)}" if entry.max_error is not None else ""
     label = f", {entry.label}" if entry.label else ""
     when = f", when {entry.when}" if entry.when else ""
     return clean(f"{entry.about}: {entry.verdict}{label}{most}{when}")
+
+
+COMMENT: Final = re.compile(r"\s*#")
+VALUE: Final = re.compile(r"""("[^"]*"|'[^']*'|[^\s#"']+)""")
+TOP: Final = """\
+# Failures that are known, and why: gradcheck run --baseline {name}
+# The gate fails on anything else, and on an entry that is not true any more.
+"""
+
+
+def value(of: str | float) -> str:
+    """A text or a number in TOML."""
+    return json.dumps(of, ensure_ascii=False) if isinstance(of, str) else repr(of)
+
+
+def fresh(baseline: Baseline) -> str:
+    """The text of a new file."""
+    lines = [TOP.format(name=clean(baseline.name))]
+    if baseline.suite:
+        lines.append(f"suite = {value(baseline.suite)}\n")
+    if baseline.dtypes:
+        lines.append(f"dtypes = [{', '.join(map(value, baseline.dtypes))}]\n")
+    return added("".join(lines), baseline.entries)
+
+
+def added(text: str, entries: tuple[Entry, ...]) -> str:
+    """The text with entries behind all that it has."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    blocks = [f"\n{written(entry)}".replace("\n", end) for entry in entries]
+    return "".join([text.rstrip("\r\n"), end, *blocks])
+
+
+def written(entry: Entry) -> str:
+    """An entry's text."""
+    pairs: list[tuple[str, str | float | None]] = [
+        ("match", entry.match),
+        ("output", entry.output),
+        ("verdict", entry.verdict),
+        ("class", entry.label or None),
+        ("max_error", entry.max_error),
+        ("when", entry.when or None),
+        ("reason", entry.reason),
+        ("link", entry.link or None),
+    ]
+    lines = [f"{key} = {value(of)}" for key, of in pairs if of is not None]
+    return "\n".join(["[[known]]", *lines, ""])
+
+
+def changed(text: str, name: str, number: int, key: str, of: str | float) -> str:
+    """The text with another value of one key in entry `number`, counted from 0.
+
+    Raises:
+        UsageError: the entry is written so that this cannot be done.
+    """
+    tables = _tables(text)
+    wanted = [*tables]
+    wanted[number] = {**tables[number], key: of}
+    start, stop = _spans(text, len(tables), name)[number]
+    for candidate in _with_value(split(text), start, stop, key, value(of)):
+        if _says(candidate, text, wanted):
+            return candidate
+    raise UsageError(f"{name}:{start + 1}: write `{key} = {value(of)}` there yourself")
+
+
+def removed(text: str, name: str, number: int) -> str:
+    """The text without entry `number`, and without the comment right above it.
+
+    Raises:
+        UsageError: the entry is written so that this cannot be done.
+    """
+    tables = _tables(text)
+    wanted = tables[:number] + tables[number + 1 :]
+    start, stop = _spans(text, len(tables), name)[number]
+    lines = split(text)
+    first = start
+    while first and COMMENT.match(lines[first - 1]):
+        first -= 1
+    last = stop
+    while last < len(lines) and not lines[last].strip():
+        last += 1
+    candidate = "\n".join([*lines[:first], *lines[last:]])
+    if _says(candidate, text, wanted):
+        return candidate
+    raise UsageError(f"{name}:{start + 1}: remove the entry yourself")
+
+
+def _with_value(lines: list[str], start: int, stop: int, key: str, new: str) -> Iterator[str]:
+    """The text with a value changed, in each place where it may stand; then with a line more."""
+    at = re.compile(rf"""(\s*(?:{key}|"{key}"|'{key}')\s*=\s*)""")
+    for n in range(start + 1, stop):
+        found = at.match(lines[n])
+        if found:
+            rest = VALUE.sub(lambda _: new, lines[n][found.end() :], count=1)
+            yield "\n".join([*lines[:n], found.group() + rest, *lines[n + 1 :]])
+    after = [n for n in range(start + 1, stop) if re.match(r"\s*verdict\s*=", lines[n])]
+    end = "\r" if lines[start].endswith("\r") else ""
+    for n in (*after, start):
+        yield "\n".join([*lines[: n + 1], f"{key} = {new}{end}", *lines[n + 1 :]])
+
+
+def _spans(text: str, count: int, name: str) -> list[tuple[int, int]]:
+    """Where each entry stands: from its header's line to behind its last key, from 0."""
+    lines = split(text)
+    starts = [line - 1 for line in lines_of(text, count, name)]
+    spans = []
+    for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
+        last = stop
+        while last > start + 1 and _idle(lines[last - 1]):
+            last -= 1
+        spans.append((start, last))
+    return spans
+
+
+def _idle(line: str) -> bool:
+    return not line.strip() or COMMENT.match(line) is not None
+
+
+def _tables(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads(text).get("known", [])
+    return found
+
+
+def _says(candidate: str, before: str, wanted: list[dict[str, Any]]) -> bool:
+    """Whether a text says what another did, but for its entries, which are `wanted`."""
+    try:
+        top = tomllib.loads(candidate)
+    except tomllib.TOMLDecodeError:
+        return False
+    rest = {**tomllib.loads(before)}
+    rest.pop("known", None)
+    return top.pop("known", []) == wanted and top == rest

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gradcheck.results.diff.change import Change, Diff, Mark, Side
-from gradcheck.results.diff.decide import alone, both, unlike
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.diff.change import Change, Diff, Mark, Side, alone, both, unlike
 from gradcheck.results.finding import Part
+from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Run
 
 FACTOR: Final = 2.0
 """What an error has to grow by, unless somebody says otherwise."""
@@ -111,8 +107,6 @@ class _Pair:
 
 
 class _Case:
-    """One case of one implementation in both runs."""
-
     def __init__(self, old: Named, new: Named) -> None:
         self.old, self.new = old, new
         self.old_whole, self.new_whole = _whole(old.values()), _whole(new.values())
@@ -149,7 +143,6 @@ class _Case:
             yield _Pair(after, self.old_whole, after)
 
     def change(self, pair: _Pair, factor: float) -> Change | None:
-        """What became of a result that both runs have; None where nothing did."""
         old, new = pair.old, pair.new
         assert old is not None
         assert new is not None

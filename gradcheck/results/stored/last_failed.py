@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from gradcheck.results.run import Run
 from gradcheck.system.reading import contents
-
-if TYPE_CHECKING:
-    from gradcheck.results.run import Run
 
 FOLDER: Final = ".gradcheck_cache"
 FILE: Final = "failed.json"

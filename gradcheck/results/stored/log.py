@@ -10,11 +10,15 @@ from __future__ import annotations
 import hashlib
 import signal
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
 
-from gradcheck.results.run import Run
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import Header, Run
 from gradcheck.results.stored.plain import (
     dumped,
     expectation,
@@ -27,14 +31,6 @@ from gradcheck.results.stored.plain import (
 from gradcheck.results.verdict import Verdict
 from gradcheck.system.atomic_io import opened
 from gradcheck.system.process import END_SIGNALS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-    from types import FrameType
-
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Header
 
 
 class Stream(Protocol):
@@ -88,7 +84,6 @@ def is_late(result: CaseResult) -> bool:
 
 
 def _late(run: Run) -> Iterator[dict[str, Any]]:
-    """What a baseline says of such results."""
     for result in run.results:
         found = run.expected(result) if is_late(result) else None
         if found is not None:
@@ -213,7 +208,6 @@ class Log:
 
 
 def _as_it_is(run: Run) -> Run:
-    """A run without a baseline."""
     return run
 
 

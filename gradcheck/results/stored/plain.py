@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import msgspec
 
 from gradcheck.results import printed
-from gradcheck.results.expectation import Known
-from gradcheck.results.stored.described import FIELDS
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.finding import Certificate, Diagnosis
+from gradcheck.results.run import Header, Run
+from gradcheck.results.verdict import Expected, Gate, Known
 from gradcheck.spec.defect import LABELS
 
-if TYPE_CHECKING:
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.expectation import Expected, Gate
-    from gradcheck.results.finding import Certificate, Diagnosis
-    from gradcheck.results.run import Header, Run
+RESULT_FIELDS: Final = (
+    "name", "hash", "implementation", "op", "dialect", "sample", "dtype", "output", "verdict",
+    "seed", "repro", "hunts", "reason", "compared", "failed", "unresolved", "kinked",
+    "smallest_visible_error", "oracle", "conventions", "certificate", "worst", "kind", "part",
+    "evaluations", "taylor", "blames", "printed", "slack", "diagnosis", "source", "curve",
+    "heat", "expectation", "known", "error", "bound", "error_bar", "ulp", "worst_index", "got",
+    "want",
+)  # fmt: skip
+"""The fields of a result in their order; `schemas/report-1.json` describes each."""
 
 
 def result_dict(run: Run, result: CaseResult) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def result_dict(run: Run, result: CaseResult) -> dict[str, Any]:
         printed="\n".join(printed.lines(finding.printed)) if finding.printed else "",
         certificate=_certificate(finding.certificate),
     )
-    return {name: plain[name] for name in FIELDS["Result"]}
+    return {name: plain[name] for name in RESULT_FIELDS}
 
 
 def expectation(run: Run, result: CaseResult) -> str:
@@ -68,7 +74,6 @@ def named(gate: Gate) -> dict[str, str]:
 
 
 def _gate(gate: Gate | None) -> dict[str, Any] | None:
-    """What a baseline says of the whole run."""
     if gate is None:
         return None
     return {
@@ -83,7 +88,6 @@ def _gate(gate: Gate | None) -> dict[str, Any] | None:
 
 
 def _diagnosis(found: Diagnosis | None) -> dict[str, Any] | None:
-    """Why a gradient is wrong, with the word for its class beside the code."""
     if found is None:
         return None
     word = LABELS[found.label].word if found.label in LABELS else None

@@ -10,11 +10,11 @@ import msgspec
 
 from gradcheck.errors import UsageError
 from gradcheck.results.case_result import CaseId, CaseResult
-from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.finding import Certificate, Finding, Part
 from gradcheck.results.run import Header, Run, digest_of
 from gradcheck.results.stored.log import by_implementation
 from gradcheck.results.stored.parts import Damaged, Other, Parts, Plain, parts
+from gradcheck.results.verdict import Breach, Expected, Gate, Known, Problem
 from gradcheck.results.words import clean
 from gradcheck.system.reading import opened
 
@@ -55,8 +55,6 @@ class _Known(msgspec.Struct, kw_only=True):
 
 
 class _Late(msgspec.Struct, kw_only=True):
-    """What a log says of a result in its footer."""
-
     implementation: str
     name: str
     part: Part
@@ -77,8 +75,6 @@ class _Baseline(_Named, kw_only=True):
 
 
 class _Log(msgspec.Struct, kw_only=True):
-    """What the header of a log says that no other has."""
-
     baseline: _Named | None = None
 
 
@@ -95,15 +91,11 @@ class _Certificate(msgspec.Struct, kw_only=True):
 
 
 class _Whole(msgspec.Struct, kw_only=True):
-    """What a result says beside its case and its finding."""
-
     output: str
     repro: str
 
 
 class _Footer(msgspec.Struct, kw_only=True):
-    """What a footer says that the results do not."""
-
     complete: bool
     troubles: tuple[str, ...]
     stopped: str = ""
@@ -154,7 +146,6 @@ class _Reader:
         self._known: list[tuple[CaseResult, Any, Any]] = []
 
     def result(self, plain: Plain) -> CaseResult:
-        """The record of a result."""
         for name in SHARED:
             word = plain.get(name)
             if isinstance(word, str):
@@ -170,7 +161,6 @@ class _Reader:
         return record
 
     def run(self, found: Parts[CaseResult]) -> Run:
-        """The run of all results."""
         header = _convert(found.header, Header)
         if found.fault is not None:
             raise found.fault
@@ -196,7 +186,6 @@ class _Reader:
         )
 
     def _gate(self, baseline: _Baseline | None) -> Gate | None:
-        """What a baseline made of the run, as the report says it."""
         if baseline is None:
             return None
         expected: dict[tuple[str, ...], Expected] = {}

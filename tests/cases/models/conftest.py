@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -18,41 +15,12 @@ def case(suite):
 
 
 @pytest.fixture
-def count():
-    """`count(spec, **dimensions)`: how many parameters a model has where none is drawn."""
-    shapes = SimpleNamespace(
-        normal=lambda *shape, scale: math.prod(shape),
-        uniform=lambda low, high, *shape: math.prod(shape),
-    )
-    return lambda spec, **dims: sum(p(shapes) for p in spec.build(**dims).params.values())
-
-
-@pytest.fixture
 def fold():
     """`fold(case, **options of backward)`: every value's cotangent, in float64."""
 
     def run(case, **options):
         values = case.program.forward(F64, case.given)
         return case.program.backward(F64, values, np.array(1.0), **options)
-
-    return run
-
-
-@pytest.fixture
-def share(fold):
-    """`share(case, stage, value)`: the gradient of a value that one of its readers contributes."""
-
-    def run(case, name, value):
-        kept = {}
-
-        def vjp(stage, cts, values):
-            found = stage.vjp(F64, cts, values)
-            if stage.name == name:
-                kept.update(zip(stage.reads, found, strict=True))
-            return found
-
-        fold(case, vjp=vjp)
-        return kept[value]
 
     return run
 

@@ -1,106 +1,72 @@
-"""Conditions: sizes that are wrong are told from values; rows that are right alone from others."""
+"""Sizes that are wrong are told from values; entries that are right alone from others."""
 
 import numpy as np
-import pytest
 
-from tests.explain.scenes import changed, named, only, right
-
-SIZES, ALONE = only("sizes"), only("alone")
+from tests.explain.scenes import changed, spoiled, table
 
 
-def wide(op, limit, change):
-    """A VJP that is changed where the last axis is longer than a limit."""
+def wide(limit):
+    """Wrong where the last axis is longer than a limit."""
 
-    def vjp(ct, x, **attrs):
-        (g,) = right(op, ct, x, **attrs)
-        return change(g) if x.shape[-1] > limit else g
+    def change(g, ct, p, a):
+        return g + g.mean(-1, keepdims=True) + 0.01 if p["x"].shape[-1] > limit else g
 
-    return vjp
-
-
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize(("op", "limit"), [("l2_norm", 64), ("variance", 32), ("variance", 64)])
-def test_a_size_from_which_on_it_is_wrong_is_found(op, limit):
-    found = named(op, wide(op, limit, lambda g: g + g.mean(-1, keepdims=True) + 0.01), "x", SIZES,
-                  sample="width-67")  # fmt: skip
-    assert found.label == "W"
-    assert f"more than {limit} elements" in found.says
-    assert any("70 sizes from 1 to 70" in line for line in found.evidence)
+    return change
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("block", [4, 8])
-def test_a_remainder_that_is_wrong_is_found(block):
-    def vjp(ct, x, **attrs):
-        (g,) = right("variance", ct, x, **attrs)
-        n = x.shape[-1]
+def remainder(block):
+    def change(g, ct, p, a):
+        n = p["x"].shape[-1]
         return g if n % block == 0 else g - g[..., : n // block * block].sum(-1, keepdims=True) - 1
 
-    found = named("variance", vjp, "x", SIZES, sample="width-67")
-    assert found.label == "W"
-    assert f"no multiple of {block}" in found.says
+    return change
 
 
-def test_what_depends_on_a_value_is_no_size():
-    def vjp(ct, x, **attrs):
-        (g,) = right("variance", ct, x, **attrs)
-        return g * np.where(np.abs(x).max() > 2.4, 2.0, 1.0)
-
-    assert not named("variance", vjp, "x", SIZES, sample="width-67").label
+def sized(op, change, says, evidence=""):
+    where = {"sample": "width-67", "evidence": evidence}
+    return "sizes", op, "x", spoiled(op, "x", change), "W", says, where
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("change", [lambda g: 2 * g, lambda g: g + 0.1, np.sign])
-def test_what_is_wrong_at_all_sizes_is_left_to_others(change):
-    assert not named("variance", changed("variance", x=change), "x", SIZES).label
-    assert not named("softmax", changed("softmax", x=change), "x", ALONE).label
+SIZES = "70 sizes from 1 to 70"
+test_the_sizes_that_are_wrong_are_named = table(
+    [
+        sized("l2_norm", wide(64), "more than 64 elements", SIZES),
+        sized("variance", wide(32), "more than 32 elements", SIZES),
+        sized("variance", wide(64), "more than 64 elements", SIZES),
+        sized("variance", remainder(4), "no multiple of 4"),
+        sized("variance", remainder(8), "no multiple of 8"),
+    ],
+    keep=2,
+)
 
 
-def test_rows_that_read_the_first_ones_statistics_are_right_alone():
-    def vjp(ct, x, **attrs):
-        e = np.exp(x - x.max(-1, keepdims=True))
-        y = e / e.sum(-1, keepdims=True)
-        dots = (ct * y).sum(-1, keepdims=True)
-        return y * (ct - dots.reshape(-1)[0])
-
-    found = named("softmax", vjp, "x", ALONE)
-    assert found.label == "I"
-    assert found.says == "dx mixes up the entries along axis 0: each alone is right"
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
 
 
-def test_rows_that_read_another_ones_arguments_alone_are_right_alone():
-    def vjp(ct, x, **attrs):
-        e = np.exp(x - x.max(-1, keepdims=True))
-        y = np.broadcast_to((e / e.sum(-1, keepdims=True)).reshape(-1, x.shape[-1])[0], x.shape)
-        return y * (ct - (ct * y).sum(-1, keepdims=True))
-
-    assert named("softmax", vjp, "x", ALONE).label == "I"
+def statistics_of_the_first_row(g, ct, p, a):
+    y = softmax(p["x"])
+    return y * (ct - (ct * y).sum(-1, keepdims=True).reshape(-1)[0])
 
 
-def test_rows_that_are_wrong_alone_too_are_left_to_others():
-    def vjp(ct, x, **attrs):
-        (g,) = right("softmax", ct, x, **attrs)
-        return g - g.mean(0, keepdims=True) * 0.5
-
-    assert not named("softmax", vjp, "x", ALONE).label
+def arguments_of_the_first_row(g, ct, p, a):
+    y = softmax(p["x"])
+    y = np.broadcast_to(y.reshape(-1, y.shape[-1])[0], y.shape)
+    return y * (ct - (ct * y).sum(-1, keepdims=True))
 
 
-def test_the_right_numbers_in_another_order_are_not_called_mixed_up():
-    found = named("tanh", changed("tanh", x=lambda g: np.roll(g, 1, 0)), "x", ALONE)
-    assert not found.label
+def placed(g):
+    return g * (1 + np.arange(len(g)).reshape(-1, *(1,) * (g.ndim - 1)))
 
 
-@pytest.mark.parametrize("op", ["softmax", "tanh"])
-def test_what_reads_no_other_entry_does_not_mix_them_up(op):
-    """Wrong by its size alone, each entry is right alone too."""
-    assert not named(op, changed(op, x=lambda g: g * 2 if len(g) > 1 else g), "x", ALONE).label
-
-
-@pytest.mark.parametrize("op", ["softmax", "tanh"])
-def test_what_goes_by_its_place_is_told_from_what_reads_others(op):
-    def placed(g):
-        return g * (1 + np.arange(len(g)).reshape(-1, *(1,) * (g.ndim - 1)))
-
-    found = named(op, changed(op, x=placed), "x", ALONE)
-    assert found.label == "I"
-    assert found.says == "dx is wrong by the place along axis 0: each entry alone is right"
+PLACE = "dx is wrong by the place along axis 0: each entry alone is right"
+test_entries_that_are_right_alone_are_named = table(
+    [
+        ("alone", "softmax", "x", spoiled("softmax", "x", statistics_of_the_first_row), "I",
+         "dx mixes up the entries along axis 0: each alone is right"),
+        ("alone", "softmax", "x", spoiled("softmax", "x", arguments_of_the_first_row), "I", ""),
+        ("alone", "softmax", "x", changed("softmax", x=placed), "I", PLACE),
+        ("alone", "tanh", "x", changed("tanh", x=placed), "I", PLACE),
+    ]
+)  # fmt: skip

@@ -2,7 +2,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.implementations.manifest.guess import (
-    FunctionToGuess,
+    Candidate,
     Guess,
     dtype_of,
     lacking,
@@ -59,9 +59,7 @@ def asked(op, text, backward=True, **more):
     spec = SUITE.operators[op]
     indices = index_primals(spec, SUITE)
     prototype = parse(text, "here")
-    return FunctionToGuess(
-        spec=spec, indices=indices, prototype=prototype, backward=backward, **more
-    )
+    return Candidate(spec=spec, indices=indices, prototype=prototype, backward=backward, **more)
 
 
 def texts(op, text, **more):
@@ -180,7 +178,7 @@ def test_what_nothing_suggests_is_not_guessed():
 
 def test_a_primal_that_the_dialect_lacks_is_not_meant():
     text = "void f(float* dx, const float* dy, const float* x, const float* weight, int N, int D)"
-    assert texts("rms_norm", text, absent=frozenset({"w"}))["weight"] is None
+    assert texts("rms_norm", text, dialect="plain")["weight"] is None
 
 
 def test_only_what_is_usual_needs_no_confirming():

@@ -9,8 +9,8 @@ from gradcheck_cases import SUITE
 from gradcheck.cli.main import main
 from gradcheck.errors import LoadError, UsageError
 from gradcheck.implementations.manifest import read, schema
-from gradcheck.implementations.manifest.library_file import exported, prototypes
-from gradcheck.implementations.manifest.prototype import parse
+from gradcheck.implementations.manifest.library_file import exported
+from gradcheck.implementations.manifest.prototype import parse, prototypes
 from gradcheck.implementations.manifest.suggest import suggest_c, template
 
 needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
@@ -199,39 +199,58 @@ def from_header(folder, *texts):
     return suggest_c(None, folder / "k.h", folder / "gradcheck.toml", SUITE)
 
 
-def test_a_second_backward_of_one_operator_is_a_comment(tmp_path):
-    text = "void silu_backward{}(float* dx, const float* dy, const float* x, int n);"
-    found = from_header(tmp_path, text.format(""), text.format("_fast"))
-    assert found.bound == ("silu",)
-    assert "# silu_backward_fast: another backward of silu: name a dialect in each" in found.text
+SILU = "void silu_backward{}(float* dx, const float* dy, const float* x, int n);"
+RMS = "void rms_norm_{}backward(float* dx, const float* dy, const float* x, int N, int D);"
+SOFTMAX = "void softmax_backward(float* dx, const float* dy, const float* x, int N, int D);"
+HEADERS = {
+    "a header alone": (
+        [SILU.format("")],
+        ["silu"],
+        ['library = "build/libkernels.so"  # confirm'],
+    ),
+    "a second backward is a comment": (
+        [SILU.format(""), SILU.format("_fast")],
+        ["silu"],
+        ["# silu_backward_fast: another backward of silu: name a dialect in each"],
+    ),
+    "a word may be a dialect": (
+        [RMS.format("plain_"), RMS.format("fast_")], ["rms_norm/plain", "rms_norm"], [],
+    ),
+    "a forward that cannot be guessed": (
+        ["void softmax(void* a, void* b, int c);", SOFTMAX], ["softmax"], ["!forward = "],
+    ),
+    "a forward": (
+        ["void softmax(float* y, float* x, int N, int D);", SOFTMAX],
+        ["softmax"],
+        ['forward = "void softmax(', "[op.forward_bind]"],
+    ),
+    "a residual that no forward saves": (
+        ["void rms_norm_backward(float* dx, float* dw, const float* dy, const float* x, "
+         "const float* w, const float* rstd, int N, int D);"],
+        ["rms_norm"],
+        ['\nresiduals = "reference"\n',
+         '\nsaved = { rstd = "1 / sqrt(mean(x * x, -1) + eps)" }  # confirm\n'],
+    ),
+    "what only a forward left out would save": (
+        ["void rms_norm(float* r, float* x, ctx* c);",
+         "void rms_norm_backward(float* dx, const float* dy, const float* x, const float* r);"],
+        [],
+        ['# r = "?"'],
+    ),
+    "a guess that cannot be read": (
+        ["void silu_backward(float* dx, const double* dy, int n);"],
+        [],
+        ["# silu_backward: gradcheck.toml, op 1 (silu): vjp: its tensors are of"],
+    ),
+}  # fmt: skip
 
 
-def test_a_word_in_a_name_may_be_a_dialect(tmp_path):
-    text = "void rms_norm_{}_backward(float* dx, const float* dy, const float* x, int N, int D);"
-    found = from_header(tmp_path, text.format("plain"), text.format("fast"))
-    assert found.bound == ("rms_norm/plain", "rms_norm")
-
-
-def test_a_forward_that_cannot_be_guessed_is_left_out(tmp_path):
-    backward = "void softmax_backward(float* dx, const float* dy, const float* x, int N, int D);"
-    found = from_header(tmp_path, "void softmax(void* a, void* b, int c);", backward)
-    assert found.bound == ("softmax",)
-    assert "forward = " not in found.text
-    found = from_header(tmp_path, "void softmax(float* y, float* x, int N, int D);", backward)
-    assert 'forward = "void softmax(' in found.text
-    assert "[op.forward_bind]" in found.text
-
-
-def test_what_no_forward_saves_follows_from_the_primals(tmp_path):
-    found = from_header(
-        tmp_path,
-        "void rms_norm_backward(float* dx, float* dw, const float* dy, const float* x, "
-        "const float* w, const float* rstd, int N, int D);",
-    )
-    assert found.bound == ("rms_norm",)
-    lines = found.text.splitlines()
-    assert 'residuals = "reference"' in lines
-    assert 'saved = { rstd = "1 / sqrt(mean(x * x, -1) + eps)" }  # confirm' in lines
+def test_what_a_header_suggests(tmp_path):
+    for name, (texts, bound, lines) in HEADERS.items():
+        found = from_header(tmp_path, *texts)
+        assert [*found.bound] == bound, name
+        for line in lines:
+            assert (line.removeprefix("!") in found.text) != line.startswith("!"), name
 
 
 @pytest.mark.slow
@@ -277,13 +296,6 @@ def test_guessed_residuals_are_the_ones_that_a_forward_saves(tmp_path, monkeypat
         assert (*right[:-1], "fail") not in judged
 
 
-def test_what_only_a_forward_left_out_would_save_is_not_guessed(tmp_path):
-    backward = "void rms_norm_backward(float* dx, const float* dy, const float* x, const float* r);"
-    found = from_header(tmp_path, "void rms_norm(float* r, float* x, ctx* c);", backward)
-    assert found.bound == ()
-    assert '# r = "?"' in found.text
-
-
 def test_a_status_can_be_bound_where_the_comment_stands(tmp_path):
     found = from_header(tmp_path, "int silu_backward(float* dx, const float* dy, float* x, int n);")
     text = found.text.replace('# return = "status"', 'return = "status"')
@@ -293,12 +305,6 @@ def test_a_status_can_be_bound_where_the_comment_stands(tmp_path):
     assert manifest.operations["silu", "float32"].vjp.returned is not None
 
 
-def test_a_guess_that_cannot_be_read_is_a_comment_that_says_why(tmp_path):
-    found = from_header(tmp_path, "void silu_backward(float* dx, const double* dy, int n);")
-    assert found.bound == ()
-    assert "# silu_backward: gradcheck.toml, op 1 (silu): vjp: its tensors are of" in found.text
-
-
 def test_of_a_crowd_of_other_functions_some_are_named(tmp_path):
     found = from_header(tmp_path, *(f"void zz{i:03}q(int n);" for i in range(100)))
     assert len(found.open) == 100
@@ -306,17 +312,9 @@ def test_of_a_crowd_of_other_functions_some_are_named(tmp_path):
     assert "zz040q" not in found.text
 
 
-def test_a_header_alone(tmp_path):
-    header = tmp_path / "k.h"
-    header.write_text("void silu_backward(float* dx, const float* dy, const float* x, int n);")
-    found = suggest_c(None, header, tmp_path / "gradcheck.toml", SUITE)
-    assert found.bound == ("silu",)
-    assert 'library = "build/libkernels.so"  # confirm' in found.text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_whatever_a_header_holds_the_manifest_is_read(tmp_path):
+    path = tmp_path / "gradcheck.toml"
+    for text in (
         "",
         "int x;",
         "void silu_backward(float* dx, const float* dy, const float* x, ctx c);",
@@ -326,15 +324,13 @@ def test_a_header_alone(tmp_path):
         "void silu_backward(float* dx, const float* dy, const float* x, int \u2028n);",
         "void silu_backward(float* dx) /* \" \\ ''' */;",
         "void silu_backward(float* dx, int n); void silu_backward(float* dx, int n);",
-    ],
-)
-def test_whatever_a_header_holds_the_manifest_is_read(tmp_path, text):
-    (tmp_path / "k.h").write_text(text)
-    path = tmp_path / "gradcheck.toml"
-    found = suggest_c(None, tmp_path / "k.h", path, SUITE)
-    if "op" in tomllib.loads(found.text):
-        read.resolve(schema.parse_text(found.text.encode(), path), SUITE)
-    assert bool(found.bound) == ("op" in tomllib.loads(found.text))
+    ):
+        found = from_header(tmp_path, text)
+        if "op" in tomllib.loads(found.text):
+            read.resolve(schema.parse_text(found.text.encode(), path), SUITE)
+        assert bool(found.bound) == ("op" in tomllib.loads(found.text)), text
+    for kind in ("python", "process"):
+        read.resolve(schema.parse_text(template(kind).text.encode(), path), SUITE)
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -345,12 +341,6 @@ def test_files_that_cannot_be_read(tmp_path):
         suggest_c(None, tmp_path / "nowhere.h", path, SUITE)
     with pytest.raises(UsageError, match="needs --lib"):
         suggest_c(None, None, path, SUITE)
-
-
-@pytest.mark.parametrize("kind", ["python", "process"])
-def test_templates_are_read(tmp_path, kind):
-    path = tmp_path / "gradcheck.toml"
-    read.resolve(schema.parse_text(template(kind).text.encode(), path), SUITE)
 
 
 # ── the command ──────────────────────────────────────────────────────────────────────────────

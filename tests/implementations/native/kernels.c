@@ -333,6 +333,27 @@ void mul_bf16_wrong(uint16_t *dx, uint16_t *dy, const uint16_t *dz, const uint16
     }
 }
 
+/* ── float32 products whose operands, or whose cotangent, lose 13 bits (TF32) ── */
+static float tf32(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    bits = (bits + 0x0fffu + ((bits >> 13) & 1u)) & ~0x1fffu;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+void mul_tf32(float *dx, float *dy, const float *dz, const float *x, const float *y, int n) {
+    for (int i = 0; i < n; i++) {
+        dx[i] = dz[i] * tf32(y[i]);
+        dy[i] = dz[i] * tf32(x[i]);
+    }
+}
+void mul_tf32_cotangent(float *dx, float *dy, const float *dz, const float *x, const float *y, int n) {
+    for (int i = 0; i < n; i++) {
+        dx[i] = tf32(dz[i]) * y[i];
+        dy[i] = tf32(dz[i]) * x[i];
+    }
+}
+
 /* ── losses: square_error, the sum of (x − y)² ── */
 void loss(double *dx, double *dy, const double *x, const double *y, int n) {
     for (int i = 0; i < n; i++) {
@@ -382,7 +403,10 @@ void softmax_wrong(double *dx, const double *dy, const double *y, int rows, int 
 
 void softmax_hangs(double *dx, const double *dy, const double *y, int rows, int cols) {
     volatile int forever = 1;
-    while (forever) softmax_rows(dx, dy, y, rows, cols);
+    while (forever) {
+        softmax_rows(dx, dy, y, rows, cols);
+        usleep(1000);
+    }
 }
 
 /* ── what gets around pages, and what is left behind ── */

@@ -24,21 +24,28 @@ def positions(tensor, /, **view):
     return put(tensor, **view).positions.reshape(tensor).tolist()
 
 
-def test_in_order_without_gaps():
-    assert positions((2, 3)) == [[0, 1, 2], [3, 4, 5]]
+@pytest.mark.parametrize(
+    ("tensor", "view", "wanted"),
+    [
+        ((2, 3), {}, [[0, 1, 2], [3, 4, 5]]),
+        ((2,), {"at": "ld - 2"}, [5, 6]),
+        ((2, 3), {"strides": ["ld", 1]}, [[0, 1, 2], [7, 8, 9]]),
+        ((3,), {"strides": [-1], "at": "2"}, [2, 1, 0]),
+        (
+            (2, 2, 2),
+            {"shape": [4, 2], "strides": ["ld", 1]},
+            [[[0, 1], [7, 8]], [[14, 15], [21, 22]]],
+        ),
+        ((), {"at": "3"}, 3),
+    ],
+)
+def test_positions(tensor, view, wanted):
+    assert positions(tensor, **view) == wanted
+
+
+def test_elements_without_gaps_are_a_slice():
     assert isinstance(put((2, 3)).cells, slice)
-
-
-def test_from_an_offset():
-    assert positions((2,), at="ld - 2") == [5, 6]
     assert put((2,), at="5").cells == slice(5, 7)
-
-
-def test_with_a_gap_between_rows():
-    assert positions((2, 3), strides=["ld", 1]) == [[0, 1, 2], [7, 8, 9]]
-
-
-def test_strides_that_leave_no_gap_are_none():
     assert put((2, 3), strides=[3, 1]).cells == slice(0, 6)
 
 
@@ -48,32 +55,10 @@ def test_axes_from_the_outermost_in_memory():
     assert np.array_equal(found, memory.transpose(1, 2, 0))
 
 
-def test_negative_strides():
-    assert positions((3,), strides=[-1], at="2") == [2, 1, 0]
-
-
-def test_another_shape_of_as_many_elements():
-    assert positions((2, 2, 2), shape=[4, 2], strides=["ld", 1]) == [
-        [[0, 1], [7, 8]],
-        [[14, 15], [21, 22]],
-    ]
-
-
-def test_no_elements():
-    assert put((0, 3)).count == 0
-    assert extent([put((0, 3), at="9")], None, "here") == 0
-
-
-def test_a_number():
-    assert put((), at="3").positions.tolist() == [3]
-
-
 def test_given_and_made():
     gradient = Role(kind=RoleKind.GRAD, name="x")
-    assert (put((2,)).given, put((2,)).made) == (True, False)
-    assert (put((2,), becomes=gradient).given, put((2,), becomes=gradient).made) == (True, True)
-    out = put((2,), kind=RoleKind.OUT)
-    assert (out.given, out.made) == (False, True)
+    places = put((2,)), put((2,), becomes=gradient), put((2,), kind=RoleKind.OUT)
+    assert [(p.given, p.made) for p in places] == [(True, False), (True, True), (False, True)]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +85,8 @@ def test_the_extent_is_up_to_the_last_element():
     assert extent([put((2, 3)), put((2,), at="8")], None, "here") == 10
     assert extent([], None, "here") == 0
     assert extent([put((2, 3))], 6, "here") == 6
+    assert put((0, 3)).count == 0
+    assert extent([put((0, 3), at="9")], None, "here") == 0
 
 
 @pytest.mark.parametrize(
@@ -134,45 +121,29 @@ def element(base, dtype="float64", *, floating=True):
 
 
 @pytest.mark.parametrize(
-    ("base", "values"),
+    ("base", "value"),
     [
-        ("uint16", [65536]),
-        ("uint16", [-1]),
-        ("int8", [128]),
-        ("uint64", [-1]),
-        ("bool", [2]),
-        ("int32", [0.5]),
-        ("int32", [np.nan]),
-        ("uint8", [np.inf]),
-        ("int64", [2.0**63]),
+        ("uint16", 65536), ("uint16", -1), ("int8", 128), ("uint64", -1), ("bool", 2),
+        ("int32", 0.5), ("int32", np.nan), ("uint8", np.inf), ("int64", 2.0**63),
+        ("float32", 16777217),
     ],
-)
-def test_a_value_that_the_type_does_not_hold(base, values):
-    with pytest.raises(ManifestError, match=re.escape(f"tokens: {base} does not hold {values[0]}")):
-        element(base, floating=False).encode(np.array(values), "tokens")
+)  # fmt: skip
+def test_a_value_that_the_type_does_not_hold(base, value):
+    with pytest.raises(ManifestError, match=re.escape(f"tokens: {base} does not hold {value}")):
+        element(base, floating=False).encode(np.array([value]), "tokens")
 
 
 @pytest.mark.parametrize(
     ("base", "values"),
     [
-        ("uint16", [0, 65535]),
-        ("int8", [-128, 127]),
-        ("uint64", [2**63]),
-        ("int64", [-(2**63)]),
-        ("uint8", [0.0, 255.0]),
-        ("bool", [True, False]),
-        ("float32", [0, 16777216]),
+        ("uint16", [0, 65535]), ("int8", [-128, 127]), ("uint64", [2**63]), ("int64", [-(2**63)]),
+        ("uint8", [0.0, 255.0]), ("bool", [True, False]), ("float32", [0, 16777216]),
     ],
-)
+)  # fmt: skip
 def test_a_value_that_the_type_holds(base, values):
     held = element(base, floating=False).encode(np.array(values), "")
     assert held.tolist() == values
     assert held.dtype == base
-
-
-def test_a_float_that_does_not_hold_an_index():
-    with pytest.raises(ManifestError, match="float32 does not hold 16777217"):
-        element("float32", floating=False).encode(np.array([16777217]), "")
 
 
 def test_floats_are_rounded_to_a_narrower_float():
@@ -197,12 +168,11 @@ def test_an_index_in_a_half_operation_is_a_number():
     assert tokens.tolist() == [3, 7]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "floating", "storage"),
-    [("float32", True, "float32"), ("bfloat16", True, "uint16"), ("float64", False, "int64")],
-)
-def test_a_void_pointer_leads_to_what_the_tensor_is(dtype, floating, storage):
-    assert element("void", dtype, floating=floating).storage == storage
+def test_a_void_pointer_leads_to_the_elements_of_the_tensor():
+    for dtype, floating, storage in (
+        ("float32", True, "float32"), ("bfloat16", True, "uint16"), ("float64", False, "int64"),
+    ):  # fmt: skip
+        assert element("void", dtype, floating=floating).storage == storage
 
 
 def test_bits_survive():

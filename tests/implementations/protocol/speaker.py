@@ -359,11 +359,6 @@ def raw(header):
 
 
 @of("result")
-def seq_as_text(reply, blocks):
-    return {**reply, "seq": str(reply["seq"])}, blocks
-
-
-@of("result")
 def answers_ahead(reply, blocks):
     """And, beforehand, what would come next if requests were numbered one by one."""
     send(reply, blocks)
@@ -371,14 +366,13 @@ def answers_ahead(reply, blocks):
 
 
 @of("result")
-def twice(reply, blocks):
-    return {**reply, "blocks": [*reply["blocks"], reply["blocks"][0]]}, [*blocks, blocks[0]]
+def seq_as_text(reply, blocks):
+    return {**reply, "seq": str(reply["seq"])}, blocks
 
 
 @of("result")
-def one_more(reply, blocks):
-    more = {**reply["blocks"][0], "name": "bias"}
-    return {**reply, "blocks": [*reply["blocks"], more]}, [*blocks, blocks[0]]
+def twice(reply, blocks):
+    return {**reply, "blocks": [*reply["blocks"], reply["blocks"][0]]}, [*blocks, blocks[0]]
 
 
 @of("result")
@@ -392,15 +386,19 @@ def too_long(reply, blocks):
 
 
 @of("result")
+def one_more(reply, blocks):
+    more = {**reply["blocks"][0], "name": "bias"}
+    return {**reply, "blocks": [*reply["blocks"], more]}, [*blocks, blocks[0]]
+
+
+@of("result")
 def one_less(reply, blocks):
     return {**reply, "blocks": reply["blocks"][:-1]}, blocks[:-1]
 
 
 @of("result")
 def last_missing_in_vjp(reply, blocks):
-    if len(blocks) < 2:
-        return reply, blocks
-    return {**reply, "blocks": reply["blocks"][:-1]}, blocks[:-1]
+    return (reply, blocks) if len(blocks) < 2 else one_less(reply, blocks)
 
 
 @of("result")
@@ -411,116 +409,9 @@ def negated(reply, blocks):
 
 
 @of("result")
-def prints(reply, blocks):
-    OUT.write(b"epoch 1: loss 0.3\n")
-    return reply, blocks
-
-
-@of("result")
-def prints_the_beginning_of_magic(reply, blocks):
-    OUT.write(b"GRDGRDC\r\nGRDC\r\n\x1a" if LEVEL == "frames" else b"GRDC\n {\n")
-    return reply, blocks
-
-
-@of("result")
-def complains(reply, blocks):
-    sys.stderr.write("warning: slow\n\x1b]0;title\x07")
-    return reply, blocks
-
-
-@of("result")
 def floods(reply, blocks):
     while True:
         OUT.write(b"x" * 1000 + b"\n")
-
-
-@of("result")
-def floods_stderr(reply, blocks):
-    for _ in range(1000):
-        sys.stderr.write("y" * 1000 + "\n")
-    return reply, blocks
-
-
-@of("result")
-def not_json(reply, blocks):
-    text = b"{kind: result}"
-    OUT.write(
-        MAGIC + struct.pack("<IQ", len(text), 0) + text if LEVEL == "frames" else text + b"\n"
-    )
-    OUT.flush()
-    return None, None
-
-
-@of("result")
-def a_list(reply, blocks):
-    return raw([1, 2])
-
-
-@of("result")
-def huge(reply, blocks):
-    OUT.write(
-        MAGIC + struct.pack("<IQ", 2**32 - 1, 2**63) if LEVEL == "frames" else b"{" * (1 << 25)
-    )
-    OUT.flush()
-    return None, None
-
-
-@of("result")
-def truncated(reply, blocks):
-    OUT.write(encoded(reply, blocks)[:-3])
-    OUT.flush()
-    os._exit(0)
-
-
-@of("result")
-def exits_0(reply, blocks):
-    sys.exit(0)
-
-
-@of("result")
-def exits_3(reply, blocks):
-    sys.stderr.write("out of luck\n")
-    sys.exit(3)
-
-
-@of("result")
-def says_why_on_stdout_and_exits(reply, blocks):
-    OUT.write(b"assertion failed: n > 0")
-    OUT.flush()
-    os._exit(1)
-
-
-@of("result")
-def killed(reply, blocks):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@of("result")
-def hangs(reply, blocks):
-    time.sleep(600)
-
-
-@of("result")
-def closes_stdout(reply, blocks):
-    os.close(1)
-    time.sleep(600)
-
-
-@of("hello")
-def hangs_at_once(reply, blocks):
-    time.sleep(600)
-
-
-@of("hello")
-def exits_at_once(reply, blocks):
-    OUT.write(b"usage: speaker WHAT\n")
-    OUT.flush()
-    sys.exit(2)
-
-
-@of("pong")
-def deaf_to_ping(reply, blocks):
-    return {**reply, "kind": "done"}, blocks
 
 
 @of("result")
@@ -531,20 +422,90 @@ def dies_every_other_time(reply, blocks):
     return reply, blocks
 
 
-@of("unsupported")
-def never_lacks(reply, blocks):
-    return {"kind": "result", "seq": reply["seq"], "blocks": []}, []
-
-
-@of("error")
-def dies_of_what_it_does_not_know(reply, blocks):
-    os.abort()
-
-
 @of("pong")
 def rounds_seq(reply, blocks):
     seq = reply["seq"]
     return {**reply, "seq": int(seq) if isinstance(seq, float) else seq}, blocks
+
+
+def first(kind, act):
+    """A lie that does something before one kind of answer, which may be the end."""
+
+    def lie(reply, blocks):
+        if reply["kind"] == kind:
+            act(reply, blocks)
+        return reply, blocks
+
+    return lie
+
+
+def says(frame_bytes, line_bytes=None):
+    """Writes bytes: those of a frame, or those of a line."""
+    return lambda *_: OUT.write(frame_bytes if LEVEL == "frames" else line_bytes or frame_bytes)
+
+
+def last_words(stream, text, status):
+    """Writes bytes, and ends."""
+
+    def act(*_):
+        stream.write(text)
+        stream.flush()
+        os._exit(status)
+
+    return act
+
+
+def closes_stdout(*_):
+    os.close(1)
+    time.sleep(600)
+
+
+def truncated(reply, blocks):
+    last_words(OUT, encoded(reply, blocks)[:-3], 0)()
+
+
+def instead_of_a_result(frame_bytes, line_bytes):
+    """A lie that sends bytes and no answer."""
+
+    def lie(reply, blocks):
+        if reply["kind"] != "result":
+            return reply, blocks
+        says(frame_bytes, line_bytes)()
+        OUT.flush()
+        return None, None
+
+    return lie
+
+
+NOT_JSON = b"{kind: result}"
+LIES |= {
+    "prints": first("result", says(b"epoch 1: loss 0.3\n")),
+    "prints_the_beginning_of_magic": first(
+        "result", says(b"GRDGRDC\r\nGRDC\r\n\x1a", b"GRDC\n {\n")
+    ),
+    "complains": first("result", lambda *_: sys.stderr.write("warning: slow\n\x1b]0;title\x07")),
+    "floods_stderr": first("result", lambda *_: sys.stderr.write(("y" * 1000 + "\n") * 1000)),
+    "not_json": instead_of_a_result(
+        MAGIC + struct.pack("<IQ", len(NOT_JSON), 0) + NOT_JSON, NOT_JSON + b"\n"
+    ),
+    "huge": instead_of_a_result(MAGIC + struct.pack("<IQ", 2**32 - 1, 2**63), b"{" * (1 << 25)),
+    "truncated": first("result", truncated),
+    "exits_0": first("result", lambda *_: sys.exit(0)),
+    "exits_3": first("result", last_words(sys.stderr.buffer, b"out of luck\n", 3)),
+    "says_why_on_stdout_and_exits": first("result", last_words(OUT, b"assertion failed: n > 0", 1)),
+    "killed": first("result", lambda *_: os.kill(os.getpid(), signal.SIGKILL)),
+    "hangs": first("result", lambda *_: time.sleep(600)),
+    "closes_stdout": first("result", closes_stdout),
+    "hangs_at_once": first("hello", lambda *_: time.sleep(600)),
+    "exits_at_once": first("hello", last_words(OUT, b"usage: speaker WHAT\n", 2)),
+    "deaf_to_ping": changed("pong", kind="done"),
+    "never_lacks": lambda r, b: (
+        ({"kind": "result", "seq": r["seq"], "blocks": []}, [])
+        if r["kind"] == "unsupported"
+        else (r, b)
+    ),
+    "dies_of_what_it_does_not_know": first("error", lambda *_: os.abort()),
+}
 
 
 def forgives():
@@ -555,11 +516,7 @@ def aborts_on_garbage():
     os.abort()
 
 
-def waits_on_garbage():
-    time.sleep(600)
-
-
-GARBAGE = (forgives, aborts_on_garbage, waits_on_garbage)
+GARBAGE = (forgives, aborts_on_garbage)
 FAREWELLS = {"ignores_bye": None, "leaves_with_1": 1}
 LIES |= dict.fromkeys(
     ["dies_of_attributes", "rounds_operands", *(one.__name__ for one in GARBAGE), *FAREWELLS],

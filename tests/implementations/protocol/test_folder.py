@@ -48,9 +48,8 @@ def test_scalars_have_no_lengths_and_outputs_no_shape(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
+def test_an_attribute_is_a_json_value_on_one_line():
+    for value, text in (
         (True, "true"),
         (None, "null"),
         ((0, -1), "[0,-1]"),
@@ -60,10 +59,8 @@ def test_scalars_have_no_lengths_and_outputs_no_shape(tmp_path):
         (-math.inf, '"-inf"'),
         (math.nan, '"nan"'),
         ((1.5, math.inf), '[1.5,"inf"]'),
-    ],
-)
-def test_an_attribute_is_a_json_value_on_one_line(value, text):
-    assert meta(task(attrs={"a": as_json(value)})).splitlines()[4] == f"attr a {text}"
+    ):
+        assert meta(task(attrs={"a": as_json(value)})).splitlines()[4] == f"attr a {text}"
 
 
 def test_a_request_never_overwrites(tmp_path):
@@ -80,51 +77,53 @@ def test_answers_are_read_by_name_and_a_missing_one_is_absent(tmp_path):
     (tmp_path / file_of(DW)).write_bytes(data)
     (tmp_path / "log.txt").write_text("files of other names are nobody's business")
     assert answers(tmp_path, DX, DW) == {"weight": data}
-
-
-def test_empty_arrays_and_scalars(tmp_path):
     nothing = Form(role="gradient", name="x", dtype="float32", shape=(0, 5))
     (tmp_path / file_of(nothing)).write_bytes(b"")
     (tmp_path / file_of(SCALAR)).write_bytes(bytes(8))
-    assert answers(tmp_path, nothing, SCALAR) == {"x": b"", "c": bytes(8)}
+    assert answers(tmp_path, nothing, SCALAR, DW) == {"x": b"", "c": bytes(8), "weight": data}
 
 
-@pytest.mark.parametrize("size", [0, 95, 97, 192, 1 << 33])
-def test_a_file_of_another_size_is_refused_unread(tmp_path, size):
-    with (tmp_path / file_of(DX)).open("wb") as file:
-        file.truncate(size)  # sparse: 8 GiB take no room
-    said = rf"gradient\.x\.bin has {size:,} bytes; 3 × 8 elements of float32 are 96"
+def sized(size):
+    """Makes a sparse file: 8 GiB take no room."""
+
+    def make(path):
+        with path.open("wb") as file:
+            file.truncate(size)
+
+    return make
+
+
+def linked(path):
+    (path.parent / "secret").write_bytes(bytes(96))
+    path.symlink_to(path.parent / "secret")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        *(
+            (sized(n), rf"gradient\.x\.bin has {n:,} bytes; 3 × 8 elements of float32 are 96")
+            for n in (0, 95, 97, 192, 1 << 33)
+        ),
+        (linked, r"gradient\.x\.bin is no plain file"),
+        (os.mkfifo, "no plain file"),
+        (os.mkdir, "no plain file"),
+        (
+            lambda path: path.with_name("gradient.dx.bin").write_bytes(bytes(96)),
+            r"dx\.bin is not asked for; wanted: gradient\.x",
+        ),
+    ],
+)
+def test_a_file_that_is_no_answer_is_refused_unread(tmp_path, make, said):
+    make(tmp_path / file_of(DX))
     with pytest.raises(FolderError, match=said):
         answers(tmp_path, DX)
 
 
-def test_links_are_not_followed(tmp_path):
-    (tmp_path / "secret").write_bytes(bytes(96))
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    (inside / file_of(DX)).symlink_to(tmp_path / "secret")
-    with pytest.raises(FolderError, match=r"gradient\.x\.bin is no plain file"):
-        answers(inside, DX)
-    (tmp_path / "link").symlink_to(inside)
-    with pytest.raises(FolderError, match="cannot be opened as a folder"):
-        answers(tmp_path / "link", DX)
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_neither_hangs_nor_is_read(tmp_path, make):
-    make(tmp_path / file_of(DX))
-    with pytest.raises(FolderError, match="no plain file"):
-        answers(tmp_path, DX)
-
-
-def test_a_folder_that_is_gone_or_a_file_is_an_error_in_words(tmp_path):
-    for path in (tmp_path / "gone", tmp_path / "file"):
-        (tmp_path / "file").write_text("")
+def test_a_folder_that_is_none_is_an_error_in_words(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    for name in ("gone", "file", "link"):
         with pytest.raises(FolderError, match="cannot be opened as a folder"):
-            answers(path, DX)
-
-
-def test_an_answer_that_nobody_asked_for_is_refused(tmp_path):
-    (tmp_path / "gradient.dx.bin").write_bytes(bytes(96))
-    with pytest.raises(FolderError, match=r"dx\.bin is not asked for; wanted: gradient\.x"):
-        answers(tmp_path, DX)
+            answers(tmp_path / name, DX)

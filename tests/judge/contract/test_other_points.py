@@ -7,7 +7,6 @@ import pytest
 from gradcheck.errors import ManifestError
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.contract.asking import Unasked, Unfit, Vacuous
-from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.contract.other_points import (
     SEEN,
     SIZES,
@@ -18,7 +17,7 @@ from gradcheck.judge.contract.other_points import (
     sizes,
     subsets,
 )
-from gradcheck.judge.contract_check import examine
+from gradcheck.judge.contract_check import PROPERTIES, examine
 from gradcheck.results.verdict import Verdict
 from tests.ending import ends
 

@@ -7,7 +7,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import tolerance_of
-from gradcheck.judge.contract.asking import Unasked, Unfit
+from gradcheck.judge.contract.asking import Unasked, Unfit, difference, finite, in_digits, place
 from gradcheck.judge.contract.subject import Resized, _in_proportion, resized, several_rows
 from gradcheck.judge.contract_check import contract_cases
 from gradcheck.spec import Slack
@@ -218,3 +218,26 @@ def test_rows_are_several_elements_along_two_axes():
     assert not several_rows([np.zeros((1, 7))])
     assert not several_rows([np.zeros(7), np.zeros((3, 7))])
     assert not several_rows([np.array([1])])
+
+
+def test_the_worst_element_is_told_in_as_many_digits_as_it_takes():
+    got, want = {"x": np.array([1.0, 2.0, np.nan])}, {"x": np.array([1.0, 2.5, np.nan])}
+    allowed = {"x": np.full(3, 0.25)}
+    assert difference(got, want, allowed) == "dx[1] is 2, not 2.5"
+    assert difference(want, want, allowed) == ""
+    lost, three, any_ = np.array([1.0, np.nan]), np.array([1.0, 3.0]), np.full(2, np.inf)
+    assert difference({"x": lost}, {"x": three}, {"x": any_}) == "dx[1] is nan, not 3"
+    assert in_digits(1.0, 1.0 + 2**-30) == "1, not 1.000000001"
+
+
+def test_infinities_that_agree_are_no_difference():
+    a = {"x": np.array([np.inf, -np.inf])}
+    assert difference(a, a, {"x": np.zeros(2)}) == ""
+    assert difference(a, {"x": np.array([np.inf, np.inf])}, {"x": np.ones(2)}) == (
+        "dx[1] is -inf, not inf"
+    )
+
+
+def test_places_and_magnitudes():
+    assert (place((1, 2)), place(())) == ("[1, 2]", "")
+    assert finite(np.array([-2.0, np.inf, np.nan], np.float32)).tolist() == [2.0, 0.0, 0.0]

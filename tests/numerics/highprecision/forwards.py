@@ -3,7 +3,7 @@
 import functools
 import math
 import zlib
-from math import exp, log, pi, sqrt
+from math import exp, sqrt
 
 import numpy as np
 from numpy import asarray, sum, zeros  # as people import them
@@ -94,6 +94,7 @@ lines(
         "std_keepdims": (lambda x: x / x.std(axis=1, keepdims=True), M),
         "max_axis": (lambda x: x.max(axis=1), M),
         "min_all": (np.min, M),
+        "max_initial": (lambda x: np.max(x, axis=1, initial=0.5), M),
         "ptp": (lambda x: np.ptp(x, axis=0), M),
         "median": (lambda x: np.median(x, axis=1), M),
         "quantile": (lambda x: np.quantile(x, 0.3, axis=1), M),
@@ -115,6 +116,7 @@ lines(
         "geometric_mean": (lambda x: np.exp(np.mean(np.log(x))), P),
         "harmonic_mean": (lambda x: len(x) / np.sum(1 / x), P),
         "masked_mean": (lambda x: np.mean(x, where=np.arange(4) < 3), M),
+        "add_reduce": (lambda x: np.add.reduce(x, axis=1) * np.max(x, axis=())[:, 0], M),
         "reduceat": (lambda x: np.add.reduceat(x, [0, 2, 4]), V),
         "count_weighted": (lambda x: np.count_nonzero(x > 0) * x.sum(), V),
         # ── structure ──
@@ -187,6 +189,8 @@ lines(
         "cond": (np.linalg.cond, S),
         "fft_power": (lambda x: np.abs(np.fft.fft(x)) ** 2, V),
         "rfft_filter": (lambda x: np.fft.irfft(np.fft.rfft(x) * np.array([1, 0.5, 0.2, 0])), V),
+        "irfft_odd": (lambda x: np.fft.irfft(np.fft.rfft(x), 5), V),
+        "fft_padded": (lambda x: np.abs(np.fft.fft(x, 8)), V),
         "fft2_real": (lambda x: np.fft.fft2(x).real + np.fft.ifft2(x).imag, M),
         "spectral_flatness": (
             lambda x: (lambda p: np.exp(np.mean(np.log(p))) / np.mean(p))(
@@ -215,13 +219,6 @@ def _softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-@forward(M)
-def cross_entropy(logits):
-    labels = np.array([0, 3, 1])
-    logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    return -logp[np.arange(len(labels)), labels].mean()
-
-
 @forward(M, eps=1e-5)
 def layer_norm(x, eps):
     mu = x.mean(axis=-1, keepdims=True)
@@ -244,24 +241,6 @@ def attention(q, k, v):
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     scores = np.where(np.tril(np.ones((3, 3), dtype=bool)), scores, -np.inf)
     return _softmax(scores) @ v
-
-
-@forward((3, 8), heads=2)
-def multi_head(x, heads):
-    t, c = x.shape
-    h = x.reshape(t, heads, c // heads).transpose(1, 0, 2)
-    a = _softmax(np.einsum("htd,hsd->hts", h, h) / math.sqrt(c // heads))
-    return np.einsum("hts,hsd->thd", a, h).reshape(t, c)
-
-
-@forward((2, 6, 6), (3, 2, 3, 3))
-def conv2d_loops(x, w):
-    out = np.zeros((3, 4, 4))
-    for o in range(3):
-        for i in range(4):
-            for j in range(4):
-                out[o, i, j] = np.sum(x[:, i : i + 3, j : j + 3] * w[o])
-    return out
 
 
 @forward((2, 6, 6), (3, 2, 3, 3))
@@ -375,28 +354,6 @@ def info_nce(z):
     return np.mean(np.log(np.sum(np.exp(s), axis=1)))
 
 
-@forward(M)
-def focal(x):
-    p = _softmax(x)[:, 0]
-    return -((1 - p) ** 2 * np.log(p)).sum()
-
-
-@forward(M)
-def hinge(scores):
-    y = np.array([1, 0, 2])
-    correct = scores[np.arange(3), y][:, np.newaxis]
-    margins = np.maximum(0, scores - correct + 1)
-    margins[np.arange(3), y] = 0
-    return margins.sum() / 3
-
-
-@forward(M)
-def dice(x):
-    p = _sigmoid(x)
-    g = np.eye(3, 4)
-    return 1 - 2 * (p * g).sum() / (p.sum() + g.sum())
-
-
 @forward((5, 3))
 def ctc_like(logp):
     alpha = np.full((5, 3), -np.inf)
@@ -408,35 +365,6 @@ def ctc_like(logp):
                 prev = np.logaddexp(prev, alpha[t - 1, s - 1])
             alpha[t, s] = prev + logp[t, s]
     return alpha[-1, -1]
-
-
-@forward((5, 3), (3, 3))
-def viterbi(emit, trans):
-    score = emit[0]
-    for t in range(1, len(emit)):
-        score = np.max(score[:, None] + trans, axis=0) + emit[t]
-    return score.max()
-
-
-@forward((4, 4))
-def soft_dtw(d):
-    r = np.full((5, 5), 1e10)
-    r[0, 0] = 0.0
-    for i in range(1, 5):
-        for j in range(1, 5):
-            near = np.array([r[i - 1, j - 1], r[i - 1, j], r[i, j - 1]])
-            r[i, j] = d[i - 1, j - 1] - np.log(np.sum(np.exp(-near)))
-    return r[4, 4]
-
-
-@forward((4, 4), iterations=4)
-def sinkhorn(c, iterations):
-    k = np.exp(-c)
-    u = np.ones(4)
-    for _ in range(iterations):
-        v = 1 / (k.T @ u)
-        u = 1 / (k @ v)
-    return u[:, None] * k * v
 
 
 @forward((6, 4))
@@ -495,28 +423,6 @@ def gravity(x):
     return e
 
 
-@forward((4, 3))
-def lennard_jones(x):
-    d = x[:, None] - x[None]
-    r2 = (d**2).sum(-1)[np.triu_indices(4, 1)]
-    s6 = (1 / r2) ** 3
-    return 4 * np.sum(s6 * s6 - s6)
-
-
-@forward((4,))
-def pendulum_rk4(y):
-    def f(s):
-        return np.array([s[2], s[3], -np.sin(s[0]), -np.sin(s[1]) - 0.1 * s[0]])
-
-    for _ in range(3):
-        k1 = f(y)
-        k2 = f(y + 0.05 * k1)
-        k3 = f(y + 0.05 * k2)
-        k4 = f(y + 0.1 * k3)
-        y = y + 0.1 * (k1 + 2 * k2 + 2 * k3 + k4) / 6
-    return y
-
-
 @forward((8,))
 def heat_equation(u):
     u = u.copy()
@@ -535,24 +441,10 @@ def burgers(u):
     return -u * (np.roll(u, -1) - np.roll(u, 1)) / 2 + 0.1 * np.gradient(np.gradient(u))
 
 
-@forward((3,), (3, 3))
-def gaussian_logpdf(x, a):
-    cov = a @ a.T + np.eye(3)
-    _, logdet = np.linalg.slogdet(cov)
-    return -0.5 * (x @ np.linalg.solve(cov, x) + logdet + 3 * log(2 * pi))
-
-
 @forward(V, [1], [1])
 def student_loglik(x, nu, s):
     z = x / s
     return -np.sum((nu + 1) / 2 * np.log(1 + z * z / nu)) - len(x) * np.log(s)
-
-
-@forward((5,), [2], (2,))
-def mixture(x, w, mu):
-    w = w / w.sum()
-    parts = [w[k] * np.exp(-((x - mu[k]) ** 2) / 2) for k in range(2)]
-    return np.log(sum(parts, axis=0)).sum()
 
 
 @forward((5,), [1], [1])
@@ -562,18 +454,6 @@ def gp_likelihood(y, ell, noise):
     chol = np.linalg.cholesky(k)
     alpha = np.linalg.solve(chol.T, np.linalg.solve(chol, y))
     return 0.5 * y @ alpha + np.log(np.diag(chol)).sum()
-
-
-@forward((4,), (6,))
-def kalman(a, ys):
-    m, p = 0.0, 1.0
-    total = 0.0
-    for y in ys:
-        m, p = a[0] * m, a[0] ** 2 * p + math.exp(a[1])
-        s = p + math.exp(a[2])
-        total += (y - m) ** 2 / s + math.log(s)
-        m, p = m + p / s * (y - m), p - p * p / s
-    return total + a[3] ** 2
 
 
 @forward([4])
@@ -602,28 +482,6 @@ def sharpe(r):
 def drawdown(prices):
     peak = np.maximum.accumulate(prices)
     return ((peak - prices) / peak).max()
-
-
-@forward((6,), alpha=0.3)
-def exponential_average(x, alpha):
-    out = [x[0]]
-    for v in x[1:]:
-        out.append(alpha * v + (1 - alpha) * out[-1])
-    return np.array(out)
-
-
-@forward((6, 2))
-def polygon_area(p):
-    x, y = p.T
-    return 0.5 * abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1)))
-
-
-@forward((3,), (5, 3))
-def rodrigues(w, points):
-    theta = np.sqrt(w @ w)
-    k = np.array([[0, -w[2], w[1]], [w[2], 0, -w[0]], [-w[1], w[0], 0]]) / theta
-    r = np.eye(3) + np.sin(theta) * k + (1 - np.cos(theta)) * (k @ k)
-    return points @ r.T
 
 
 @forward((4,), (3,))
@@ -696,15 +554,6 @@ def bilinear(img, p):
     return (1 - a) * top + a * ((1 - b) * img[i + 1, j] + b * img[i + 1, j + 1])
 
 
-@forward((3, 3))
-def pagerank(a):
-    p = np.exp(a) / np.exp(a).sum(axis=0)
-    v = np.ones(3) / 3
-    for _ in range(5):
-        v = 0.85 * (p @ v) + 0.05
-    return v
-
-
 @forward((6,))
 def plain_python(x):
     total = 0
@@ -747,28 +596,12 @@ def vectorized(x):
     return np.vectorize(lambda v: v * v if v > 0 else 0.1 * v)(x)
 
 
-@forward((4, 3))
-def pairwise_kernel(x):
-    sq = np.sum(x * x, 1)
-    d2 = sq[:, None] + sq[None, :] - 2 * x @ x.T
-    return np.exp(-np.maximum(d2, 0) / 2)
-
-
 @forward([3], [3])
 def newton_root(a, b):
     x = np.ones_like(a)
     for _ in range(4):
         x = x - (x**3 + a * x - b) / (3 * x**2 + a)
     return x
-
-
-@forward((3,))
-def series(x):
-    term = total = np.ones_like(x)
-    for n in range(1, 12):
-        term = term * x / n
-        total = total + term
-    return total
 
 
 @forward((3, 2))

@@ -7,18 +7,24 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.highprecision.forward import BigForward
-from gradcheck.numerics.highprecision.numbers import Leak, NoArbiter, Unsupported
+from gradcheck.numerics.highprecision.numbers import Leak, Unsupported
+from tests.numerics.highprecision.frameworks import (
+    BUDGET,
+    SPD,
+    M,
+    compare,
+    compare_elements,
+    directed,
+    refusal,
+    slope_in_float32,
+)
 
 jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.frameworks
 jnp = jax.numpy
 lax, nn = jax.lax, jax.nn
 
-BUDGET = 10**7
-CARRIED = 0.95
-V, M = np.random.default_rng(18).standard_normal((2, 4, 4)) + 0.25 * np.eye(4)
-V, B = V[0], M.reshape(2, 2, 4) * 1.5
-SPD = M @ M.T + 4 * np.eye(4)
+V, B = M[0], M.reshape(2, 2, 4) * 1.5
 IMAGE = np.random.default_rng(19).standard_normal((1, 5, 4, 2))
 KERNEL = np.random.default_rng(20).standard_normal((3, 2, 2, 3))
 PLACES = np.array([1, 0, 3, 1])
@@ -121,16 +127,6 @@ TRACEABLE = {
 """Forwards that JAX itself differentiates: (function, primal)."""
 
 
-def directed(name, x):
-    d = np.cos(len(name) + np.arange(x.size)).reshape(x.shape)
-    return d + d.T if name in ("cholesky", "eigvalsh") else d  # JAX's are of symmetric matrices
-
-
-def carried(forward, x, direction):
-    box = BigForward(forward, [x], {}, BUDGET)
-    return box.outputs()[0], box.slopes([direction])
-
-
 def test_values_and_slopes_are_those_of_jax():
     assert len(TRACEABLE) >= 60
     inputs = {name: (x, directed(name, x)) for name, (_, x) in TRACEABLE.items()}
@@ -140,19 +136,12 @@ def test_values_and_slopes_are_those_of_jax():
 
     sooner = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     truth = jax.jit(derivatives).lower(inputs).compile(sooner)(inputs)
-    refused = {}
-    for name, (forward, _) in TRACEABLE.items():
-        try:
-            values, slopes = carried(forward, *inputs[name])
-        except NoArbiter as reason:
-            refused[name] = str(reason)
-            continue
-        value, slope = map(np.asarray, truth[name])
-        np.testing.assert_allclose(values, value, 1e-11, 1e-12, True, name)
-        scale = np.max(np.abs(slope))
-        np.testing.assert_allclose(slopes.ahead, slope.reshape(-1), 0, 1e-12 * scale, True, name)
-        np.testing.assert_array_equal(slopes.ahead, slopes.behind, name)
-    assert len(refused) <= (1 - CARRIED) * len(TRACEABLE), refused
+    compare(
+        {
+            name: (forward, *inputs[name], *map(np.asarray, truth[name]))
+            for name, (forward, _) in TRACEABLE.items()
+        }
+    )
 
 
 NUMPY = {
@@ -177,13 +166,7 @@ NUMPY = {
 
 @pytest.mark.parametrize("name", NUMPY)
 def test_numpy_and_jax_in_turn(name):
-    forward, element = NUMPY[name]
-    box = BigForward(forward, [V], {}, BUDGET)
-    with mpmath.workdps(60):
-        truth = [float(mpmath.diff(element, mpmath.mpf(float(v)))) for v in V]
-        values = [float(element(mpmath.mpf(float(v)))) for v in V]
-    np.testing.assert_allclose(np.concatenate([np.ravel(o) for o in box.outputs()]), values, 4e-16)
-    np.testing.assert_allclose(box.slopes([np.ones(4)]).ahead, truth, 4e-16)
+    compare_elements(*NUMPY[name], V)
 
 
 def test_one_sided_slopes_at_a_kink_and_none_of_a_step():
@@ -193,11 +176,7 @@ def test_one_sided_slopes_at_a_kink_and_none_of_a_step():
 
 
 def test_float32_all_through_is_no_leak():
-    forward = jax.jit(lambda x: jnp.sum(jnp.tanh(x)))
-    slopes = BigForward(forward, [V.astype(np.float32)], {}, BUDGET).slopes([np.ones(4)])
-    np.testing.assert_allclose(
-        slopes.ahead, np.sum(1 / np.cosh(V.astype(np.float32).astype(np.float64)) ** 2)
-    )
+    np.testing.assert_allclose(*slope_in_float32(jax.jit(lambda x: jnp.sum(jnp.tanh(x))), V))
 
 
 def _halved(x):
@@ -218,11 +197,9 @@ LEAKS = {
 
 @pytest.mark.parametrize("reason", LEAKS)
 def test_leaks_are_refused_with_their_reason(reason):
-    forward = LEAKS[reason]
-    with pytest.raises(Leak) as refused:
-        BigForward(forward, [V], {}, BUDGET).outputs()
-    assert reason in str(refused.value) or reason == "text"
-    assert "test_jax.py" in str(refused.value)
+    text = refusal(LEAKS[reason], V)
+    assert reason in text or reason == "text"
+    assert "test_jax.py" in text
 
 
 def test_without_x64_float64_is_rounded():

@@ -24,14 +24,6 @@ def float16(x):
     return x.astype(np.float16) * 2
 
 
-def float32_of_float64(x):
-    return np.asarray(x, dtype=np.float32)
-
-
-def back_again(x):
-    return x.astype("f4").astype("f8")
-
-
 def buffer_outside(x):
     TABLE[:] = x
     return TABLE * 2
@@ -43,10 +35,6 @@ def narrow_buffer(x):
     return out
 
 
-def out_argument(x):
-    return np.exp(x, out=BUFFER)
-
-
 def in_place(x):
     total = np.zeros(4, dtype=np.float16)
     total += x
@@ -56,14 +44,6 @@ def in_place(x):
 def add_at(x):
     np.add.at(TABLE, [0, 0, 1, 2], x)
     return TABLE
-
-
-def dtype_of_a_ufunc(x):
-    return np.add(x, 1, dtype=np.float32)
-
-
-def dtype_of_a_sum(x):
-    return np.sum(x, dtype=np.float32)
 
 
 def imported_math(x):
@@ -80,56 +60,8 @@ def swallowed(x):
     return x * factor
 
 
-def text(x):
-    return x * float(f"{x[0]:.3f}")
-
-
-def text_of_all(x):
-    return np.array([float(str(v)) for v in x])
-
-
-def text_of_elements(x):
-    return np.array([float(f"{v}") for v in x.flat])
-
-
-def json_text(x):
-    return np.array(json.loads(json.dumps([float(v) for v in x])))
-
-
-def memory(x):
-    return np.frombuffer(x.tobytes())
-
-
 def pointer(x):
     return np.ctypeslib.as_array(x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), (4,))
-
-
-def bits(x):
-    return (x.view(np.int64) >> 20 << 20).view(np.float64)
-
-
-def standard_array(x):
-    return np.array(array.array("d", x))
-
-
-def packed(x):
-    return np.array(struct.unpack("4d", struct.pack("4d", *x)))
-
-
-def decimals(x):
-    return np.array([float(Decimal(v)) for v in x])
-
-
-def copied_by_pickle(x):
-    return pickle.loads(pickle.dumps(x))
-
-
-def python_float(x):
-    return x * float.__add__(0.0, float.__float__(x[0]))
-
-
-def spacing(x):
-    return x + np.spacing(x)
 
 
 def put(x):
@@ -142,21 +74,31 @@ def copyto(x):
     return TABLE * 1
 
 
-def complex_of_it(x):
-    return x * complex(x[0]).real
-
-
-def bincount(x):
-    return np.bincount([0, 1, 1, 2], weights=x)
-
-
-LEAKS = {f.__name__: f for f in (
-    float16, float32_of_float64, back_again, buffer_outside, narrow_buffer, out_argument, in_place,
-    add_at, dtype_of_a_ufunc, dtype_of_a_sum, imported_math, swallowed, text, text_of_all,
-    text_of_elements,
-    json_text, memory, pointer, bits, standard_array, packed, decimals, copied_by_pickle,
-    python_float, spacing, put, copyto, complex_of_it, bincount,
-)}  # fmt: skip
+FUNCTIONS = (
+    *(float16, buffer_outside, narrow_buffer, in_place, add_at),
+    *(imported_math, swallowed, pointer, put, copyto),
+)
+LEAKS = {f.__name__: f for f in FUNCTIONS} | {
+    "float32 of float64": lambda x: np.asarray(x, dtype=np.float32),
+    "back again": lambda x: x.astype("f4").astype("f8"),
+    "out argument": lambda x: np.exp(x, out=BUFFER),
+    "dtype of a ufunc": lambda x: np.add(x, 1, dtype=np.float32),
+    "dtype of a sum": lambda x: np.sum(x, dtype=np.float32),
+    "text": lambda x: x * float(f"{x[0]:.3f}"),
+    "text of all": lambda x: np.array([float(str(v)) for v in x]),
+    "text of elements": lambda x: np.array([float(f"{v}") for v in x.flat]),
+    "json text": lambda x: np.array(json.loads(json.dumps([float(v) for v in x]))),
+    "memory": lambda x: np.frombuffer(x.tobytes()),
+    "bits": lambda x: (x.view(np.int64) >> 20 << 20).view(np.float64),
+    "standard array": lambda x: np.array(array.array("d", x)),
+    "packed": lambda x: np.array(struct.unpack("4d", struct.pack("4d", *x))),
+    "decimals": lambda x: np.array([float(Decimal(v)) for v in x]),
+    "copied by pickle": lambda x: pickle.loads(pickle.dumps(x)),
+    "python float": lambda x: x * float.__add__(0.0, float.__float__(x[0])),
+    "spacing": lambda x: x + np.spacing(x),
+    "complex of it": lambda x: x * complex(x[0]).real,
+    "bincount": lambda x: np.bincount([0, 1, 1, 2], weights=x),
+}
 
 
 @pytest.mark.parametrize("name", LEAKS)

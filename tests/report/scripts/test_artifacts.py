@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from gradcheck.report.scripts.artifacts import LONGEST, keep, name_of, wanted
-from gradcheck.results.expectation import Expected, Gate, Known
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.verdict import Expected, Gate, Known, Verdict
 from gradcheck.run.execute import executed
 from gradcheck.run.plan import Plan, loaded
 from gradcheck.spec.choice import Choice

@@ -1,5 +1,6 @@
 """An exported script finds what we found, where nothing of ours is installed."""
 
+import json
 import re
 import subprocess
 import sys
@@ -264,54 +265,76 @@ def test_hostile_names_and_reasons_stay_text(alone, folder, export):
 # ── frameworks ───────────────────────────────────────────────────────────────────────────────
 
 FRAMEWORKS = {
-    "apply": (
-        "class Tanh(torch.autograd.Function):\n"
-        "    @staticmethod\n"
-        "    def forward(ctx, x):\n"
-        "        y = torch.tanh(x); ctx.save_for_backward(y); return y\n"
-        "    @staticmethod\n"
-        "    def backward(ctx, ct):\n"
-        "        (y,) = ctx.saved_tensors; return FACTOR * ct * (1 - y * y)\n"
-        "ENTRY = Tanh\n",
-        "torch",
-    ),
-    "module": (
-        "class Tanh(torch.nn.Module):\n"
-        "    def forward(self, x): return torch.tanh(x) * (1 if FACTOR == 1 else 1.5)\n"
-        "ENTRY = Tanh()\n",
-        "torch",
-    ),
-    "function": ("ENTRY = torch.tanh if FACTOR == 1 else torch.sigmoid\n", "torch"),
-    "jit": (
-        "ENTRY = jax.jit(lambda x: jax.numpy.tanh(x) if FACTOR == 1 else jax.numpy.sin(x))\n",
-        "jax",
-    ),
+    "torch": {
+        "apply": (
+            "class Tanh(torch.autograd.Function):\n"
+            "    @staticmethod\n"
+            "    def forward(ctx, x):\n"
+            "        y = torch.tanh(x); ctx.save_for_backward(y); return y\n"
+            "    @staticmethod\n"
+            "    def backward(ctx, ct):\n"
+            "        (y,) = ctx.saved_tensors; return FACTOR * ct * (1 - y * y)\n"
+            "ENTRY = Tanh\n"
+        ),
+        "module": (
+            "class Tanh(torch.nn.Module):\n"
+            "    def forward(self, x): return torch.tanh(x) * (1 if FACTOR == 1 else 1.5)\n"
+            "ENTRY = Tanh()\n"
+        ),
+        "function": "ENTRY = torch.tanh if FACTOR == 1 else torch.sigmoid\n",
+    },
+    "jax": {
+        "jit": (
+            "ENTRY = jax.jit(lambda x: jax.numpy.tanh(x) if FACTOR == 1 else jax.numpy.sin(x))\n"
+        ),
+    },
 }
+ONE_BY_ONE = """
+import contextlib, io, json, runpy, sys
+for path in sys.argv[1:]:
+    out, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(out):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+    for name in [name for name in sys.modules if name.startswith("yours")]:
+        del sys.modules[name]
+    print(json.dumps([code, out.getvalue()]))
+"""
+"""Runs scripts in one process: to import a framework takes longer than all of them."""
 
 
 @pytest.mark.frameworks
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_a_frameworks_code_is_asked_as_its_users_ask_it(folder, export, name, dtype):
-    body, framework = FRAMEWORKS[name]
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_frameworks_code_is_asked_as_its_users_ask_it(folder, export, framework):
     pytest.importorskip(framework)
-    text = f"import {framework}\nFACTOR = 2\n{body}IMPL = {{'tanh': ENTRY}}\n"
-    (folder / "yours.py").write_text(text)
-    wrong = export(f"tanh/default/typical/{dtype}:x", "yours:IMPL")
-    assert wrong.code == 1, wrong.err
-    assert "gradcheck" not in re.sub("#.*", "", wrong.text)
+    codes, scripts = {}, {}
+    for name, body in FRAMEWORKS[framework].items():
+        path = folder / f"yours_{name}.py"
+        codes[path] = f"import {framework}\nFACTOR = 2\n{body}IMPL = {{'tanh': ENTRY}}\n"
+        path.write_text(codes[path])
+        for dtype in ("float32", "float64"):  # JAX computes in float64 from the second on
+            case = f"tanh/default/typical/{dtype}:x"
+            wrong = export(case, f"yours_{name}:IMPL", name=f"{name}_{dtype}.py")
+            assert wrong.code == 1, wrong.err
+            assert "gradcheck" not in re.sub("#.*", "", wrong.text)
+            scripts[name, dtype] = str(wrong.path)
 
     def run():
-        words = [sys.executable, "-B", "-P", str(wrong.path)]
-        return subprocess.run(words, capture_output=True, text=True, check=False, cwd="/")
+        words = [sys.executable, "-B", "-P", "-c", ONE_BY_ONE, *scripts.values()]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/")
+        assert (done.returncode, done.stderr) == (0, "")
+        return dict(zip(scripts, map(json.loads, done.stdout.splitlines()), strict=True))
 
-    found = run()
-    assert (found.returncode, found.stderr) == (1, "")
-    assert "own forward, differenced at the first of them: " in found.stdout
-    (folder / "yours.py").write_text(text.replace("FACTOR = 2", "FACTOR = 1"))
-    found = run()
-    assert (found.returncode, found.stderr) == (0, "")
-    assert "not to be had" not in found.stdout
+    for name, (code, out) in run().items():
+        assert code == 1, name
+        assert "own forward, differenced at the first of them: " in out, name
+    for path, text in codes.items():
+        path.write_text(text.replace("FACTOR = 2", "FACTOR = 1"))
+    for name, (code, out) in run().items():
+        assert code == 0, name
+        assert "not to be had" not in out, name
 
 
 # ── what is refused ──────────────────────────────────────────────────────────────────────────

@@ -1,11 +1,16 @@
+import ast
 import math
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+import gradcheck
 from gradcheck.results.baseline.apply import MANY
-from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.baseline.entry import Baseline, today
+from gradcheck.results.baseline.match import Scope, allowance, largest, matcher, measured, within
 from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Breach, Known
 
 ALL = ("typical", "square", "tiny")
 
@@ -279,3 +284,94 @@ def test_every_breach_has_its_test():
         "unlisted", "xpass", "other verdict", "other class", "worse", "unsupported", "stale",
         "expired",
     }  # fmt: skip
+
+
+def test_today_is_the_day_in_utc():
+    before = datetime.now(UTC).date()
+    found = today()
+    assert before <= found <= datetime.now(UTC).date()
+
+
+def test_no_other_module_of_baselines_asks_for_the_day():
+    folder = Path(gradcheck.__file__).parent / "results" / "baseline"
+    asking = [
+        path.name
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("now", "today", "utcnow", "time")
+    ]
+    assert asking == ["entry.py"]
+
+
+def scope(make, baseline=None, suite=None):
+    run = make.run(make.result("typical"), make.result("square", dtype="float64"))
+    return Scope.of(suite or make.suite(), baseline or Baseline(name="k"), run)
+
+
+def test_what_exists_what_was_run_and_what_was_not(make):
+    found = scope(make)
+    assert found.reached("*/*/*/float32") == ["rms_norm/weight/typical/float32"]
+    assert found.exists("rms_norm/*/tiny/bfloat16")
+    assert not found.exists("rms_norm/*/tiny/float23")
+    assert not found.exists("rms_norm/*/other/float32")
+    assert sorted(found.missed("rms_norm/weight/t*/float32")) == ["rms_norm/weight/tiny/float32"]
+    assert len(found.missed("rms_norm/weight/*/*")) == 4  # of 3 samples in 2 dtypes
+    assert len(found.missed("rms_norm/weight/*/bfloat16")) == 3  # not usual, and yet not run
+
+
+def test_a_file_says_which_dtypes_a_full_run_has(make):
+    wide = Baseline(name="k", dtypes=("float64", "float32", "bfloat16"))
+    assert len(scope(make, wide).missed("rms_norm/weight/*/*")) == 7
+
+
+def test_each_kind_has_its_own_dtypes(make):
+    suite = make.suite(["op/d/s"], models=["gpt/d/tiny"], rules=["adam/d/s"])
+    found = scope(make, Baseline(name="k", dtypes=("float32", "float16", "mp50")), suite)
+    assert {*found.missed("op/*/*/*")} == {f"op/d/s/{d}" for d in ("float64", "float32", "float16")}
+    assert {*found.missed("gpt/*/*/*")} == {
+        f"gpt/d/tiny/{d}" for d in ("float64", "float32", "mp50")
+    }
+    assert not found.exists("op/*/*/mp50")
+    assert not found.exists("gpt/*/*/float16")
+    assert found.exists("adam/*/*/bfloat16")
+
+
+def test_a_star_crosses_no_slash_where_both_have_three():
+    assert matcher("*/*/*/*")("a/b/c/d")
+    assert not matcher("*/b/c/d")("a/x/b/c")
+    assert not matcher("a/b")("a/b/c/d")
+
+
+def test_only_a_failure_with_numbers_has_an_error(make):
+    assert measured(make.result(verdict="fail", error=0.25)) == pytest.approx(0.25)
+    assert measured(make.result(verdict="fail", error=math.nan)) == math.inf
+    assert measured(make.result(verdict="fail", error=math.inf)) == math.inf
+    assert measured(make.result(verdict="pass", error=0.25)) is None
+    assert measured(make.result(verdict="crash")) is None
+    assert measured(make.result(verdict="fail", worst=())) is None
+
+
+def test_the_largest_of_several(make):
+    errors = (0.25, 0.5, 0.125)
+    assert largest(make.result(verdict="fail", error=e) for e in errors) == pytest.approx(0.5)
+    assert largest([make.result(), make.result(verdict="crash")]) is None
+    assert largest(make.result(verdict="fail", error=e) for e in (0.1, math.nan)) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("error", "most"),
+    [(0.04, 0.06), (0.0267, 0.041), (0.32, 0.48), (1.9994, 3.0), (2.0, 3.0), (6.63e-5, 1.0e-4),
+     (1e-12, 1.5e-12), (1e-300, 1.5e-300), (0.0667, 0.11), (66.6, 100.0)],
+)  # fmt: skip
+def test_an_allowance_is_half_as_much_again_rounded_up_to_two_digits(error, most):
+    assert allowance(error) == most
+    assert error * 1.5 <= most <= error * 1.5 * 1.1
+
+
+def test_worse_is_not_within_and_no_number_is_never():
+    assert within(0.04, 0.04)
+    assert not within(0.0401, 0.04)
+    assert not within(math.inf, 0.04)
+    assert not within(math.nan, 0.04)
+    assert within(math.inf, None)
+    assert within(None, 0.04)

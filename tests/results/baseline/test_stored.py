@@ -4,7 +4,7 @@ import math
 import pytest
 
 from gradcheck.errors import UsageError
-from gradcheck.report.json import render
+from gradcheck.report import render
 from gradcheck.results.stored.read import read
 
 
@@ -12,7 +12,7 @@ from gradcheck.results.stored.read import read
 def report(make, tmp_path):
     def write(run=None, **changes):
         run = run or make.run(make.result(verdict="fail", label="F", error=0.25, reason="off"))
-        plain = json.loads(render(run))
+        plain = json.loads(render(run, "json"))
         for path, value in changes.items():
             *outer, last = path.split("__")
             at = plain

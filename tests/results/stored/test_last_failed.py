@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradcheck.results.expectation import Expected, Gate, Known
 from gradcheck.results.stored.last_failed import FILE, FOLDER, after, cases, keep, known
+from gradcheck.results.verdict import Expected, Gate, Known
 from gradcheck.system import atomic_io
 
 

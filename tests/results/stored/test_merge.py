@@ -6,9 +6,9 @@ import pytest
 
 from gradcheck.errors import UsageError
 from gradcheck.report import FORMATS, render
-from gradcheck.results.expectation import Gate
 from gradcheck.results.run import AT_FIRST, AT_MOST, AT_TIME, digest_of
 from gradcheck.results.stored.log import by_case, by_implementation, case_of
+from gradcheck.results.verdict import Gate
 from gradcheck.run.merge import Named, merged
 from gradcheck.run.plan import shard_of
 

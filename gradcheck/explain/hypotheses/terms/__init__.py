@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradcheck.explain.hypotheses.terms.functions import functions, slopes
+from gradcheck.explain.hypotheses.terms.names import glossary
 from gradcheck.explain.hypotheses.terms.operations import factors, masks, reductions
-from gradcheck.explain.hypotheses.terms.values import uses
+from gradcheck.explain.hypotheses.terms.replacements import functions, slopes, uses
+from gradcheck.explain.hypotheses.terms.text import Edit, Match, Search, Text
 from gradcheck.explain.hypotheses.terms.weights import BENT, scales
+from gradcheck.explain.hypotheses.wrong_region import on_kinks
 from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
-from gradcheck.explain.trace.names import glossary
-from gradcheck.explain.trace.run import Edit, Match, Text
 
 FAMILIES = ((scales, factors), (reductions,), (masks,), (functions,), (slopes,), (uses,))
 """The likeliest change first: a term or a sign, a factor, a count, a mask, a function or slope, a
@@ -20,16 +20,16 @@ value."""
 def terms(obs: Observations) -> Iterator[Hypothesis]:
     """Every change of the text that reproduces the wrong gradient at the first probe."""
     probe = obs.first
-    if obs.output not in probe.got or probe.truth.spec is None:
+    if obs.output not in probe.got:
         return
     text = Text(obs)
     run = text.run(probe)
     if run is None:
         return
-    like = Match(probe, obs.output)
+    search = Search(text, run, Match(probe, obs.output))
     bent: list[Edit] = []
     for group in FAMILIES:
-        edits = [edit for family in group for edit in family(text, run, like)]
+        edits = [edit for family in group for edit in family(search)]
         bent.extend(edit for edit in edits if edit.rank == BENT)
         for edit in sorted(edits, key=lambda edit: edit.rank):
             if edit.rank < BENT:
@@ -38,19 +38,9 @@ def terms(obs: Observations) -> Iterator[Hypothesis]:
         yield _hypothesis(text, edit)
 
 
-def _kinked(obs: Observations) -> bool:
-    """Whether only elements on a declared kink are wrong, at all probes."""
-    return all(
-        obs.output in p.kinked
-        and p.kinked[obs.output].shape == p.right[obs.output].shape
-        and not (p.wrong(obs.output) & ~p.kinked[obs.output]).any()
-        for p in obs.failing
-    )
-
-
 def _hypothesis(text: Text, edit: Edit) -> Hypothesis:
     obs = text.obs
-    label = "K" if _kinked(obs) else edit.label
+    label = "K" if on_kinks(obs) else edit.label
     spec = obs.first.truth.spec
     names = glossary(spec.vjp, edit.says) if spec is not None else ""
     evidence = (*edit.evidence, *([names] if names else []))

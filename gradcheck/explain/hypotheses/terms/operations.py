@@ -2,62 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.terms.weights import BENT, FACTOR, WHOLE, affine, fitted
-from gradcheck.explain.trace.names import Number, numbers, operand_text, text_of
-from gradcheck.explain.trace.run import (
+from gradcheck.explain.hypotheses.terms.names import Number, numbers, operand_text, text_of
+from gradcheck.explain.hypotheses.terms.tape import Change, Node
+from gradcheck.explain.hypotheses.terms.text import (
     Changes,
+    Described,
     Edit,
-    Match,
     Run,
+    Search,
     Target,
-    Text,
     all_of,
     at,
-    targets,
-    tried_everywhere,
 )
-from gradcheck.explain.trace.tape import Change, Node
+from gradcheck.explain.hypotheses.terms.weights import (
+    BENT,
+    FACTOR,
+    WHOLE,
+    affine,
+    fitted,
+    result_times,
+)
 
 
-def factors(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def factors(search: Search) -> Iterator[Edit]:
     """Every product and quotient with one operand left out, squared or inverted."""
-    seen: set[tuple[Target, int]] = set()
-    for node in reversed(run.needed):
-        if node.kind not in ("multiply", "divide"):
-            continue
-        for target in targets(node, run):
-            for k in (0, 1):
-                if (target, k) not in seen and not text.spent:
-                    seen.add((target, k))
-                    yield from _operand(text, run, like, node, k, target)
-
-
-def _operand(
-    text: Text, run: Run, like: Match, node: Node, k: int, target: Target
-) -> Iterator[Edit]:
-    says = operand_text(node, k)
-    divisor = node.kind == "divide" and k == 1
-    what = "divisor" if divisor else "factor"
-    for change, how, less in (
-        (_one(k), f"lacks the {what} `{says}`", True),
-        (_twice(k), f"has the {what} `{says}` twice", False),
-        (_other_side(k), f"is {'multiplied' if divisor else 'divided'} by `{says}`", False),
-    ):
-        changes = at(target, change)
-        if like(text.tried(run, changes(run))):
-            whole = node is run.needed[-1]
-            yield Edit(
-                label=_label(text, run, node, k, target, less),
-                says=f"{text.obs.gradient} {how}" if whole else
-                f"{text.obs.gradient}: `{text_of(node)}` {how}",
-                changes=changes,
-                rank=WHOLE if whole else FACTOR if _linear(text, run, target) else BENT,
-            )  # fmt: skip
+    run, own = search.run, search.text.obs.gradient
+    for node, target, _ in search.targets(lambda node: node.kind in ("multiply", "divide")):
+        for k in (0, 1):
+            says, divisor = operand_text(node, k), node.kind == "divide" and k == 1
+            what = "divisor" if divisor else "factor"
+            for change, how, less in (
+                (_one(k), f"lacks the {what} `{says}`", True),
+                (_twice(k), f"has the {what} `{says}` twice", False),
+                (_other_side(k), f"is {'multiplied' if divisor else 'divided'} by `{says}`", False),
+            ):
+                for edit in search.fitting("", "", at(target, change)):
+                    whole = node is run.needed[-1]
+                    yield replace(
+                        edit,
+                        label=_label(search, node, k, target, less),
+                        says=f"{own} {how}" if whole else f"{own}: `{text_of(node)}` {how}",
+                        rank=WHOLE if whole else FACTOR if _linear(search, target) else BENT,
+                    )
 
 
 def _one(k: int) -> Change:
@@ -76,12 +68,12 @@ def _shape(ops: list[Any]) -> tuple[int, ...]:
     return np.broadcast_shapes(*(np.shape(o) for o in ops))
 
 
-def _label(text: Text, run: Run, node: Node, k: int, target: Target, less: bool) -> str:
+def _label(search: Search, node: Node, k: int, target: Target, less: bool) -> str:
     """F; D where a power of one value is another, or the product stands inside a function.
 
     A value of forward that lacks a factor is another value: V.
     """
-    one, other = node.operands[k], node.operands[1 - k]
+    run, one, other = search.run, node.operands[k], node.operands[1 - k]
     if isinstance(one, Node) and one.name.startswith("ct"):
         return "U"
     if one is other or (isinstance(one, Node) and np.isin(one.value, (0.0, 1.0)).all()):
@@ -93,18 +85,15 @@ def _label(text: Text, run: Run, node: Node, k: int, target: Target, less: bool)
         return "R" if isinstance(one, int) and not isinstance(one, bool) and one > 2 else "F"
     if array and less and not run.elementwise and isinstance(other, Node):
         return "V"
-    if not _linear(text, run, target):
+    if not _linear(search, target):
         return "D"
     return "D" if array and run.elementwise and not less else "F"
 
 
-def _linear(text: Text, run: Run, target: Target) -> bool:
+def _linear(search: Search, target: Target) -> bool:
     """Whether the gradient is linear in the results of these operations."""
-
-    def times(c: float) -> Change:
-        return lambda node, ops: node.call(ops) * c
-
-    twice, none = (text.tried(run, at(target, times(c))(run)) for c in (2.0, 0.0))
+    run = search.run
+    twice, none = (search.text.tried(run, at(target, result_times(c))(run)) for c in (2.0, 0.0))
     return none is not None and affine(run.needed[-1].value, none, twice)
 
 
@@ -118,12 +107,12 @@ COMPARISONS: Final = {
 EPSILONS: Final = tuple(10.0**k for k in range(-3, -13, -1))
 
 
-def masks(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def masks(search: Search) -> Iterator[Edit]:
     """Every choice of the text made otherwise."""
-    yield from tried_everywhere(text, run, like, _mask_changes)
+    yield from search.everywhere(_mask_changes)
 
 
-def _mask_changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
+def _mask_changes(node: Node, run: Run) -> Iterator[Described]:
     me = f"`{text_of(node)}`"
     if node.kind == "where" and len(node.operands) == 3:
         label = "I" if positional(node.operands[0], run) else "D"
@@ -170,7 +159,6 @@ def _mask_changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
 
 
 def _constant_mask(mask: Any) -> bool:
-    """Whether it holds everywhere, or nowhere."""
     value = mask.value if isinstance(mask, Node) else np.asarray(mask)
     return bool(value.all() or not value.any())
 
@@ -189,17 +177,9 @@ def _given(node: Any, run: Run) -> bool:
 
 def positional(x: Any, run: Run) -> bool:
     """Whether a mask depends on shapes and attributes alone."""
-    if not isinstance(x, Node):
-        return True
-    seen, stack = set(), [x.index]
-    while stack:
-        node = run.tape.nodes[stack.pop()]
-        if node.index not in seen:
-            seen.add(node.index)
-            if node.name in run.probe.names or node.name.startswith("ct"):
-                return False
-            stack.extend(node.parents)
-    return True
+    return not isinstance(x, Node) or not any(
+        node.name in run.probe.names or node.name.startswith("ct") for node in run.ancestors(x)
+    )
 
 
 def _taken(k: int) -> Change:
@@ -230,65 +210,45 @@ def _transposed(node: Node, ops: list[Any]) -> Any:
     return ~np.tri(ops[0], ops[1], -1, dtype=bool)
 
 
-def reductions(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def reductions(search: Search) -> Iterator[Edit]:
     """Every sum and mean of the text with another count, axis or extent."""
-    seen: set[Target] = set()
-    for node in reversed(run.needed):
-        if node.kind not in ("sum", "mean", "reduce_to"):
-            continue
-        for target in targets(node, run):
-            if target in seen or text.spent:
-                continue
-            seen.add(target)
-            for label, says, change in _reduction_changes(node):
-                if like(text.tried(run, at(target, change)(run))):
-                    yield Edit(
-                        label=label,
-                        says=f"{text.obs.gradient}: `{text_of(node)}` {says}",
-                        changes=at(target, change),
-                    )
-    yield from _together(text, run, like)
-    yield from _flowing(text, run, like)
+    yield from search.everywhere(_reduction_changes)
+    yield from _together(search)
+    yield from _flowing(search)
 
 
-def _together(text: Text, run: Run, like: Match) -> Iterator[Edit]:
-    """All means at once, or all sums."""
+def _all_of_kind(kind: str, nodes: Iterable[Node]) -> tuple[Target, ...]:
+    places = dict.fromkeys(n.place for n in nodes if n.kind == kind)
+    return tuple(Target(place=place, kind=kind) for place in places if place is not None)
+
+
+def _together(search: Search) -> Iterator[Edit]:
     for kind in ("mean", "sum"):
-        every = tuple({n.place: Target(place=n.place, kind=kind) for n in run.needed
-                       if n.kind == kind and n.place is not None}.values())  # fmt: skip
-        if len(every) < 2:
-            continue
-        for label, says, change in _counted(kind):
-            changes = all_of(every, change)
-            if like(text.tried(run, changes(run))):
-                yield Edit(
-                    label=label, says=f"{text.obs.gradient}: each {kind} {says}", changes=changes
-                )
+        every = _all_of_kind(kind, search.run.needed)
+        for label, says, change in _counted(kind) if len(every) > 1 else ():
+            whole = f"{search.text.obs.gradient}: each {kind} {says}"
+            yield from search.fitting(label, whole, all_of(every, change))
 
 
-def _flowing(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def _flowing(search: Search) -> Iterator[Edit]:
     """All means, or all sums, that the cotangent flows through, weighted by one number."""
+    text, run = search.text, search.run
     for kind in ("mean", "sum"):
-        flows = [n for n in run.needed if n.kind == kind and n.index in run.with_ct]
-        every = tuple(
-            {n.place: Target(place=n.place, kind=kind) for n in flows if n.place}.values()
-        )
+        every = _all_of_kind(kind, (n for n in run.needed if n.index in run.with_ct))
         if len(every) < 2:
             continue
-        without = text.tried(run, all_of(every, _result_times(0.0))(run))
-        c = None if without is None else fitted(run.needed[-1].value, without, like.got)
+        without = text.tried(run, all_of(every, result_times(0.0))(run))
+        c = None if without is None else fitted(run.needed[-1].value, without, search.like.got)
         for number in () if c is None else numbers(run, c):
-            changes = _weighted(every, number)
-            if like(text.tried(run, changes(run))):
-                counts = number.label == "R" or (
-                    number.label == "A" and isinstance(run.probe.attrs.get(_attr(number)), int)
-                )
-                yield Edit(
-                    label="R" if counts else "F",
-                    says=f"{text.obs.gradient}: each {kind} of what comes from the cotangent is "
-                    f"{number.says} times the right value{number.note}",
-                    changes=changes,
-                )
+            counts = number.label == "R" or (
+                number.label == "A" and isinstance(run.probe.attrs.get(_attr(number)), int)
+            )
+            yield from search.fitting(
+                "R" if counts else "F",
+                f"{text.obs.gradient}: each {kind} of what comes from the cotangent is "
+                f"{number.says} times the right value{number.note}",
+                _weighted(every, number),
+            )
 
 
 def _attr(number: Number) -> str:
@@ -298,16 +258,18 @@ def _attr(number: Number) -> str:
 def _weighted(every: tuple[Target, ...], number: Number) -> Callable[[Run], Changes | None]:
     def changes(run: Run) -> Changes | None:
         value = number.of(run)
-        return None if value is None else all_of(every, _result_times(value))(run)
+        return None if value is None else all_of(every, result_times(value))(run)
 
     return changes
 
 
-def _result_times(factor: float) -> Change:
-    return lambda node, ops: factor * node.call(ops)
+def _reduction_changes(node: Node, _: Run) -> Iterator[Described]:
+    if node.kind in ("sum", "mean", "reduce_to"):
+        for label, says, change in _reduced(node):
+            yield label, f"`{text_of(node)}` {says}", change
 
 
-def _reduction_changes(node: Node) -> Iterator[tuple[str, str, Change]]:
+def _reduced(node: Node) -> Iterator[Described]:
     yield from _counted(node.kind)
     if node.kind == "reduce_to" or not isinstance(node.kwargs.get("axis", _given_axis(node)), int):
         return
@@ -321,7 +283,7 @@ def _reduction_changes(node: Node) -> Iterator[tuple[str, str, Change]]:
     yield "I", "leaves out its first element", _kept(slice(1, None))
 
 
-def _counted(kind: str) -> Iterator[tuple[str, str, Change]]:
+def _counted(kind: str) -> Iterator[Described]:
     if kind != "mean":
         yield "R", "is a mean, not a sum", _by_count(lambda n: 1 / n)
         return

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Array
-from gradcheck.explain.trace.names import (
+from gradcheck.explain.hypotheses.terms.names import (
     FACTOR_TOLERANCE,
     SIGNIFICANT_SHARE,
     Candidate,
@@ -20,8 +19,9 @@ from gradcheck.explain.trace.names import (
     operand_text,
     text_of,
 )
-from gradcheck.explain.trace.run import Changes, Edit, Match, Run, Target, Text, at, targets
-from gradcheck.explain.trace.tape import Change, Node
+from gradcheck.explain.hypotheses.terms.tape import Change, Node
+from gradcheck.explain.hypotheses.terms.text import Changes, Edit, Run, Search, Target, at, targets
+from gradcheck.explain.probe import Array
 from gradcheck.numerics.arithmetic import F64
 
 SUMS: Final = frozenset({"add", "subtract"})
@@ -64,12 +64,15 @@ def _made_with(one: Any, other: Any) -> bool:
 class Weighing:
     """Operand `k` of one operation, wherever `target` means: which weight of it fits."""
 
-    text: Text
-    run: Run
-    like: Match
+    search: Search
     node: Node
     k: int
     target: Target
+
+    @property
+    def run(self) -> Run:
+        """The text at the first probe."""
+        return self.search.run
 
     def edits(self, found: list[Candidate]) -> Iterator[Edit]:
         """Weight 0, −1, some number, some array."""
@@ -78,16 +81,16 @@ class Weighing:
         if without is None:
             return
         with np.errstate(all="ignore"):
-            part, rest = right - without, self.like.got - without
+            part, rest = right - without, self.search.like.got - without
         if not np.any(part):
             return
-        if self.like(without):
+        if self.search.like(without):
             label, says = self._lost(without)
             yield self._edit(label, says, LOST, at(self.target, scaled(self.k, 0.0)), without)
-        if self.like(self._with(-1.0)):
+        if self.search.like(self._with(-1.0)):
             says = f"{self._term} has the other sign"
             yield self._edit("S", says, SIGN, at(self.target, scaled(self.k, -1.0)), without)
-        c = fitted(right, without, self.like.got)
+        c = fitted(right, without, self.search.like.got)
         if c is not None and abs(c - 1) <= FACTOR_TOLERANCE:
             return  # the right weight, computed imprecisely
         if c:
@@ -100,7 +103,7 @@ class Weighing:
 
     def _with(self, factor: Any) -> Array | None:
         change = scaled(self.k, factor)
-        return self.text.tried(self.run, {n.index: change for n in self.target.on(self.run)})
+        return self.search.text.tried(self.run, {n.index: change for n in self.target.on(self.run)})
 
     def _affine(self, without: Array) -> bool:
         return affine(self.run.needed[-1].value, without, self._with(2.0))
@@ -113,7 +116,7 @@ class Weighing:
         changes: Callable[[Run], Changes | None],
         without: Array,
     ) -> Edit:
-        own = self.text.obs.gradient
+        own = self.search.text.obs.gradient
         eps = self.node.kind in (SUMS | BOUNDS) and _eps(self.node.operands[self.k])
         if eps:
             label = "E"
@@ -133,7 +136,6 @@ class Weighing:
 
     @property
     def _flows(self) -> bool:
-        """Whether the cotangent flows through the operand."""
         operand = self.node.operands[self.k]
         return isinstance(operand, Node) and operand.index in self.run.with_ct
 
@@ -173,8 +175,10 @@ class Weighing:
 
     @property
     def _given(self) -> bool:
-        """Whether an attribute has gone into the operand."""
-        return _has_attribute(self.run, self.node.operands[self.k])
+        operand, attrs = self.node.operands[self.k], self.run.probe.attrs
+        return isinstance(operand, Node) and any(
+            n.name in attrs for n in self.run.ancestors(operand)
+        )
 
     @property
     def _whole_slope(self) -> bool:
@@ -192,7 +196,7 @@ class Weighing:
     def _numbered(self, c: float, without: Array) -> Iterator[Edit]:
         for number in numbers(self.run, c):
             value = number.of(self.run)
-            if value is None or not self.like(self._with(value)):
+            if value is None or not self.search.like(self._with(value)):
                 continue
             label = self._label("number", without)
             if number.label == "R" and label in ("F", "T"):
@@ -219,7 +223,7 @@ class Weighing:
         def changes(run: Run) -> Changes:
             return {node.index: times(run) for node in target.on(run)}
 
-        if self.like(self.text.tried(self.run, changes(self.run))):
+        if self.search.like(self.search.text.tried(self.run, changes(self.run))):
             label = self._label("lacks" if inverse else "extra", without)
             says = f"{self._term} {lacking(inverse)} `{candidate.says}`"
             if signs(candidate.value):
@@ -237,19 +241,6 @@ def _passed_on(operand: Any) -> bool:
     while isinstance(operand, Node) and operand.kind in ("getitem", "asarray"):
         operand = operand.operands[0]
     return isinstance(operand, Node) and operand.name.startswith("ct")
-
-
-def _has_attribute(run: Run, operand: Any) -> bool:
-    """Whether an attribute has gone into an operand already."""
-    stack, seen = [operand.index] if isinstance(operand, Node) else [], set()
-    while stack:
-        node = run.tape.nodes[stack.pop()]
-        if node.index not in seen:
-            seen.add(node.index)
-            if node.name in run.probe.attrs:
-                return True
-            stack.extend(node.parents)
-    return False
 
 
 _PLAIN: Final = {"lost": "T", "number": "F", "lacks": "F", "extra": "F"}
@@ -332,12 +323,12 @@ def matching(part: Array, rest: Array, found: list[Candidate]) -> Iterator[tuple
                     yield candidate, inverse
 
 
-def scales(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def scales(search: Search) -> Iterator[Edit]:
     """Every operand with another weight: those of sums first."""
-    found = candidates(run)
+    run, found = search.run, candidates(search.run)
     seen: set[tuple[Target, Any]] = set()
-    yield from _whole(text, run, like, found)
-    yield from _carried(text, run, like)
+    yield from _whole(search, found)
+    yield from _carried(search)
     for summing in (True, False):
         for node in reversed(run.needed):
             for k in range(len(node.operands)):
@@ -345,9 +336,9 @@ def scales(text: Text, run: Run, like: Match) -> Iterator[Edit]:
                     continue
                 for target in targets(node, run):
                     key = node.operands[k].place if node.kind == "stack" else k
-                    if (target, key) not in seen and not text.spent:
+                    if (target, key) not in seen and not search.text.spent:
                         seen.add((target, key))
-                        yield from Weighing(text, run, like, node, k, target).edits(found)
+                        yield from Weighing(search, node, k, target).edits(found)
 
 
 def _counts(node: Node, k: int, run: Run) -> bool:
@@ -370,29 +361,28 @@ _WEIGHTS: Final = (
 )
 
 
-def _carried(text: Text, run: Run, like: Match) -> Iterator[Edit]:
+def _carried(search: Search) -> Iterator[Edit]:
     """A value that a loop carries to its next iteration is lost, or weighted wrongly."""
-    seen: set[Target] = set()
-    for node in reversed(run.needed):
-        if node.index not in run.with_ct or node.kind not in HOMOGENEOUS or node.turn:
-            continue
-        for target in targets(node, run):
-            if target in seen or target.turn is not None or len(target.on(run)) < 2:
-                continue
-            seen.add(target)
+    run = search.run
+
+    def carried(node: Node) -> bool:
+        return node.index in run.with_ct and node.kind in HOMOGENEOUS and not node.turn
+
+    for node, target, _ in search.targets(carried):
+        if target.turn is None and len(target.on(run)) > 1:
             for weight, label, says, rank in _WEIGHTS:
-                changes = at(target, _weighted(weight))
-                if like(text.tried(run, changes(run))):
-                    what = f"{text.obs.gradient} {says.format(text_of(node))}"
-                    yield Edit(label=label, says=what, changes=changes, rank=rank)
+                what = f"{search.text.obs.gradient} {says.format(text_of(node))}"
+                yield from search.fitting(label, what, at(target, result_times(weight)), rank)
 
 
-def _weighted(weight: float) -> Change:
-    return lambda node, ops: weight * node.call(ops)
+def result_times(factor: float) -> Change:
+    """The result of an operation times a number."""
+    return lambda node, ops: factor * node.call(ops)
 
 
-def _whole(text: Text, run: Run, like: Match, found: list[Candidate]) -> Iterator[Edit]:
+def _whole(search: Search, found: list[Candidate]) -> Iterator[Edit]:
     """A factor of the whole gradient that is an array."""
+    run, like = search.run, search.like
     last = run.needed[-1]
     if last.place is None:
         return
@@ -405,8 +395,8 @@ def _whole(text: Text, run: Run, like: Match, found: list[Candidate]) -> Iterato
             label = "U"
         yield Edit(
             label="S" if signs(candidate.value) else label,
-            says=f"{text.obs.gradient} {lacking(inverse)} `{candidate.says}`",
-            changes=_result_times(candidate, inverse),
+            says=f"{search.text.obs.gradient} {lacking(inverse)} `{candidate.says}`",
+            changes=_whole_times(candidate, inverse),
             rank=WHOLE,
         )
 
@@ -432,7 +422,7 @@ def _functions(found: list[Candidate]) -> Iterator[Candidate]:
                 yield replace(candidate, ref=ref, value=value, says=f"{name}({candidate.says})")
 
 
-def _result_times(candidate: Candidate, inverse: bool) -> Callable[[Run], Changes | None]:
+def _whole_times(candidate: Candidate, inverse: bool) -> Callable[[Run], Changes | None]:
     def changes(run: Run) -> Changes | None:
         v = candidate.ref.on(run, 0)
         if v is None or run.needed[-1].place is None:
