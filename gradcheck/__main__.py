@@ -4,6 +4,7 @@ Ctrl-C ends it quietly from here on, before anything else is imported; and befor
 directory, which `python -m` puts first on the path, goes: a `signal.py` in it is not Python's.
 """
 
+import gc
 import os
 import sys
 
@@ -11,11 +12,13 @@ import sys
 def main() -> int:
     """Run the command that `sys.argv` names; returns the exit code."""
     try:
-        from gradcheck.cli.main import main as command
+        from gradcheck.cli.main import main as command  # door: Ctrl-C within it is quiet
 
         return command()
     except KeyboardInterrupt:  # within an import, or a second time
         return 130
+    finally:
+        gc.freeze()  # the interpreter collects once more when it ends: nothing is left to look at
 
 
 def _leave_out_the_working_directory() -> None:

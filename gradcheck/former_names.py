@@ -1,15 +1,15 @@
 """Former names of modules, for suites on file: they import the present ones, and warn."""
 
-from __future__ import annotations
-
-TYPE_CHECKING = False  # `import gradcheck` loads this module, and no other
+# Nothing is imported here, not even `__future__`: `python -m gradcheck` comes here while the
+# working directory is first on the path.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Final
 
-FORMER: Final = {
+FORMER: "Final" = {
     "gradcheck.arithmetic": "gradcheck.numerics.arithmetic",
     "gradcheck.draw": "gradcheck.numerics.draw",
     "gradcheck.families": "gradcheck.spec.lazy_specs",
@@ -29,8 +29,8 @@ class FormerNames:
     """Finds and loads modules under their former names."""
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+        self, name: str, path: "Sequence[str] | None", target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
         """A spec for a former name; None for any other, which the next finder looks for."""
         if name not in FORMER:
             return None
@@ -39,10 +39,10 @@ class FormerNames:
         # No subclass of importlib.abc.Loader: importing that would cost every start.
         return ModuleSpec(name, self)  # type: ignore[arg-type]
 
-    def create_module(self, spec: ModuleSpec) -> None:
+    def create_module(self, spec: "ModuleSpec") -> None:
         """Leave the creation of the module to the import system."""
 
-    def exec_module(self, module: ModuleType) -> None:
+    def exec_module(self, module: "ModuleType") -> None:
         """Give the module the public names of the present one, and warn whoever imports it."""
         import warnings
         from importlib import import_module

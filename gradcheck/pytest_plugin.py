@@ -17,17 +17,20 @@ import pytest
 
 from gradcheck.errors import GradcheckError
 from gradcheck.run.options import OPTIONS, SWITCH, Option
-from gradcheck.testing import MARKER
-from gradcheck.testing.reporter import ResultCollector
+from gradcheck.testing import CARRIED, MARKER, WORKER
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator
 
     from gradcheck.cli.reports import Target
     from gradcheck.testing.cases import CaseBase
+    from gradcheck.testing.reporter import ResultCollector
+    from gradcheck.testing.session import Session
 
 SESSION: Final = pytest.StashKey[Any]()
 """The `Session` of a configuration, where the flags ask for one."""
+COLLECTOR: Final = "gradcheck-results"
+"""The plugin that collects results, in the process where all reports arrive."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,34 +87,58 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.path[:0] = [str(config.invocation_params.dir)] * session  # as the command line does
     try:
         if session:
-            from gradcheck.testing.session import settle
+            from gradcheck.testing.session import Session, settle  # door: a flag asks
 
             settle(config)
-        if not hasattr(config, "workerinput"):  # all reports arrive here
-            targets = _targets(option("--gradcheck-report"))
-            collector = ResultCollector(lambda: config.stash.get(SESSION, None), targets)
-            config.pluginmanager.register(collector, "gradcheck-results")
-        if session:
-            from gradcheck.testing.session import Session
+        targets = _targets(config)
+        ours = config.stash[SESSION] = Session(config) if session else None
+        if not hasattr(config, WORKER):
+            collector = _collector(ours, targets) if session else FirstResult(config, targets)
+            config.pluginmanager.register(collector, COLLECTOR)
+        if ours is not None and ours.distribution != "no":
+            from gradcheck.testing.crash_retry import SHARED, CrashRetry  # door: xdist
 
-            config.stash[SESSION] = ours = Session(config)
-            if ours.distribution != "no":
-                from gradcheck.testing.crash_retry import SHARED, CrashRetry
-
-                if ours.distribution in SHARED:
-                    config.pluginmanager.register(CrashRetry(ours), "gradcheck-retry")
+            if ours.distribution in SHARED:
+                config.pluginmanager.register(CrashRetry(ours), "gradcheck-retry")
     except GradcheckError as error:
-        from gradcheck.results.words import clean
-
-        raise pytest.UsageError(f"gradcheck: {clean(str(error))}") from error
+        raise pytest.UsageError(f"gradcheck: {_clean(error)}") from error
 
 
-def _targets(outputs: Sequence[str]) -> list[Target]:
-    if not outputs:
+def _targets(config: pytest.Config) -> list[Target]:
+    outputs = config.getoption("--gradcheck-report")
+    if not outputs or hasattr(config, WORKER):
         return []
-    from gradcheck.cli.reports import targets_of
+    from gradcheck.cli.reports import targets_of  # door: reports are asked for
 
     return targets_of(outputs)
+
+
+def _collector(ours: Session | None, targets: list[Target]) -> ResultCollector:
+    from gradcheck.testing.reporter import ResultCollector  # door: there will be results
+
+    return ResultCollector(ours, targets)
+
+
+class FirstResult:
+    """Where no flag asks, the collector takes over with the first report that carries results."""
+
+    def __init__(self, config: pytest.Config, targets: list[Target]) -> None:
+        """Take the configuration, and the reports to write."""
+        self._plugins, self._targets = config.pluginmanager, targets
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Put the collector in the place of this plugin."""
+        if hasattr(report, CARRIED):
+            self._plugins.unregister(self)
+            collector = _collector(None, self._targets)
+            self._plugins.register(collector, COLLECTOR)
+            collector.pytest_runtest_logreport(report)
+
+
+def _clean(error: GradcheckError) -> str:
+    from gradcheck.results.words import clean  # door: only for a message
+
+    return clean(str(error))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -119,7 +146,7 @@ def pytest_configure_node(node: Any) -> None:
     """Send a worker of xdist the versions of implementations, and the settled flags."""
     session = node.config.stash.get(SESSION, None)
     if session is not None:
-        from gradcheck.testing.session import settled
+        from gradcheck.testing.session import settled  # door: a flag asks
 
         flags = settled(node.config)
         node.workerinput[MARKER] = {"versions": dict(session.versions), "flags": flags}
@@ -132,7 +159,7 @@ def pytest_collection_modifyitems(
     """Append an item per case, with a report, from which pytest counts them."""
     ours = config.stash.get(SESSION, None)
     if ours is not None:
-        from gradcheck.testing.items import items_of
+        from gradcheck.testing.items import items_of  # door: a flag asks
 
         added: list[pytest.Item | pytest.Collector] = [*items_of(ours, session)]
         items += [item for item in added if isinstance(item, pytest.Item)]
@@ -147,8 +174,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize a test by the cases that `@gradcheck.case` or `@gradcheck.cases_of` declares."""
     if "gradcheck.testing.parametrize" not in sys.modules:  # no test can be decorated
         return
-    from gradcheck.results.words import clean
-    from gradcheck.testing.parametrize import ARGUMENT, declared_of
+    from gradcheck.testing.parametrize import ARGUMENT, declared_of  # door: a test is decorated
 
     declared = declared_of(metafunc.function, metafunc.cls)
     if declared is None:
@@ -163,7 +189,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     try:
         cases = declared.cases(test)
     except GradcheckError as error:
-        pytest.fail(f"{test}: {clean(str(error))}", pytrace=False)
+        pytest.fail(f"{test}: {_clean(error)}", pytrace=False)
     marked = [pytest.param(case, id=case.id, marks=getattr(pytest.mark, MARKER)) for case in cases]
     metafunc.parametrize(ARGUMENT, marked)
 
@@ -187,7 +213,7 @@ def pytest_runtest_makereport(
     """Put the lead of a failure into its line of the summary, and attach the results."""
     report = yield
     if call.when == "call" and "gradcheck.results.run" in sys.modules:
-        from gradcheck.testing.items import attach_results
+        from gradcheck.testing.items import attach_results  # door: something was judged
 
         attach_results(item, call, report, _case(item))
     return report
@@ -207,6 +233,7 @@ def _case(item: pytest.Item) -> CaseBase | None:
     """The case of a decorated test."""
     if "gradcheck.testing.parametrize" not in sys.modules:
         return None
+    # door: a test is decorated
     from gradcheck.testing.cases import CaseBase
     from gradcheck.testing.parametrize import ARGUMENT
 

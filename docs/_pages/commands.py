@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from _pages.text import block, code, front, joined, link, table, text
-from gradcheck.cli import examples, exit_codes, main
+from gradcheck.cli import exit_codes, main
+from gradcheck.cli import parser as parsing
 
 HOME: Final = "reference/commands"
 WIDTH: Final = 88
@@ -75,7 +76,7 @@ def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
         "Generated from the parser; `--help` prints the same.",
         table(["command", "purpose"], rows),
         "## First steps",
-        _examples(examples.FIRST),
+        _examples(parsing.FIRST_STEPS),
         "## Exit codes {#exit-codes}",
         "Codes are not combined; if several apply, the first of 130, 5, 3, 2, 4, 1 is used.",
         table(["code", "meaning"], codes),
@@ -85,7 +86,7 @@ def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
     )
 
 
-def _examples(rows: examples.Rows) -> str:
+def _examples(rows: parsing.Rows) -> str:
     """What `--help` shows below the flags, as a table."""
     return table(["command", "purpose"], [[code(line), text(what)] for line, what in rows])
 
@@ -97,13 +98,13 @@ def _command(name: str, parser: argparse.ArgumentParser, says: str) -> str:
         text(parser.description or says[:1].upper() + says[1:] + "."),
         *_usage(parser),
     ]
-    if name in examples.OF:
-        parts += ["## Examples", _examples(examples.OF[name])]
+    if name in parsing.EXAMPLES:
+        parts += ["## Examples", _examples(parsing.EXAMPLES[name])]
     for action, (below, what) in _below(parser):
         about = below.description or what
         parts += [f"## {code(f'gradcheck {name} {action}')}", text(about), *_usage(below)]
-        if f"{name} {action}" in examples.OF:
-            parts.append(_examples(examples.OF[f"{name} {action}"]))
+        if f"{name} {action}" in parsing.EXAMPLES:
+            parts.append(_examples(parsing.EXAMPLES[f"{name} {action}"]))
     return joined(*parts)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
 from gradcheck.cli.gate import code_of, held, required_of, requiring
-from gradcheck.cli.options import PLAN, add_sections, open_to_defaults, settle
-from gradcheck.cli.options import add as add_options
+from gradcheck.cli.options import settle
 from gradcheck.cli.reports import check_writable
 from gradcheck.cli.run import executed, plan_of
 from gradcheck.cli.stored import suite_for
@@ -20,41 +18,10 @@ from gradcheck.results.baseline import change
 from gradcheck.results.baseline.entry import Baseline
 from gradcheck.results.baseline.file import parsed, text_of
 from gradcheck.results.baseline.match import Scope
+from gradcheck.results.run import Run
 from gradcheck.results.stored.read import read
+from gradcheck.spec.suite import Suite
 from gradcheck.system.atomic_io import replace
-
-if TYPE_CHECKING:
-    from gradcheck.results.run import Run
-    from gradcheck.spec.suite import Suite
-
-ACTIONS: Final = {
-    "write": "list every failure in a new FILE",
-    "update": "set what was measured now, and list what is new; comments and patterns stay",
-    "prune": "remove the entries that excuse nothing any more",
-    "check": "only hold the run against FILE",
-}
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add its commands and their flags."""
-    parser.description = (
-        "Keep a file of failures that are known. The run is made now, by the flags of `run`, or "
-        "read from RUN.json, which `gradcheck run -o RUN.json` wrote. The exit code is what the "
-        "gate says of the file as it is afterwards."
-    )
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    for action, what in ACTIONS.items():
-        one = actions.add_parser(action, help=what, description=f"{what[0].upper()}{what[1:]}.")
-        one.add_argument("file", metavar="FILE", type=Path, help="known-failures.toml")
-        one.add_argument(
-            "report", metavar="RUN.json", type=Path, nargs="?", help="a run made before"
-        )
-        add_sections(one, *PLAN)
-        add_options(one, "require")
-        add_options(one, "quiet", help="no progress on stderr")
-        add_options(one, "progress")
-        one.set_defaults(command=baseline, action=action)
-        open_to_defaults(one)
 
 
 def baseline(arguments: argparse.Namespace) -> int:

@@ -6,33 +6,20 @@ import argparse
 from collections.abc import Iterator
 from typing import Any, Final
 
+import shtab
+
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
-from gradcheck.cli.options import add as add_options
 from gradcheck.cli.options import suite_of
 from gradcheck.report import FORMATS
 from gradcheck.spec.selection import ALL, CERTIFIED, DTYPES, LOW
 
-SHELLS: Final = ("bash", "zsh", "fish")
 ENDINGS: Final = ("FILE", ".json", ".jsonl", ".toml", ".so", ".h")
 """How the metavars of files begin or end."""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add its flags."""
-    parser.description = (
-        "Print a script that completes commands, flags, files, and the names of operators, models, "
-        "update rules, dialects and samples, as they are now."
-    )
-    parser.add_argument("shell", choices=SHELLS, help="whose script")
-    add_options(parser, "suite")
-    parser.set_defaults(command=completion)
-
-
 def completion(arguments: argparse.Namespace) -> int:
     """Print the script; returns the exit code. `whole` makes the parser of all commands."""
-    import shtab
-
     parser = arguments.whole()
     names = _names(arguments.suite)
     for action in _actions(parser):
@@ -102,8 +89,6 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def _wanted(action: argparse.Action, names: dict[str, list[str]]) -> dict[str, Any] | None:
     """The values that shells offer; None: the parser's choices, or nothing."""
-    import shtab
-
     metavar = str(action.metavar or "")
     if action.choices is not None or action.nargs == 0:
         return None

@@ -34,6 +34,7 @@ def open_streams() -> None:
 
 def say(text: str) -> None:
     """Write one line to stderr; what `text` quotes after a colon and line break stands below it."""
+    # door: only for a message
     from gradcheck.results.printed import MARK, lines
     from gradcheck.results.words import clean
 

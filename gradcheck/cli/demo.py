@@ -5,23 +5,21 @@ from __future__ import annotations
 import argparse
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck import report
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE
-from gradcheck.cli.options import add as add_options
 from gradcheck.cli.options import suite_of
 from gradcheck.cli.reports import page_options
 from gradcheck.errors import UsageError
 from gradcheck.report.page import Page
 from gradcheck.results.ci_safe import heard
+from gradcheck.results.run import Run
+from gradcheck.run import execute as running
+from gradcheck.run.plan import Plan
 from gradcheck.spec.choice import Choice
 from gradcheck.system.atomic_io import create
-
-if TYPE_CHECKING:
-    from gradcheck.results.run import Run
-    from gradcheck.run.plan import Plan
 
 KERNELS: Final = "gradcheck.demo.kernels:IMPL"
 FILE: Final = "kernels.py"
@@ -58,28 +56,12 @@ COPIED: Final = """\
 """
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add its flags."""
-    parser.description = (
-        "Judge three bundled kernels: one is right, one is wrong, one crashes. It needs no "
-        "compiler, reads and writes no file, and takes about two seconds."
-    )
-    parser.add_argument(
-        "--copy", type=Path, metavar="DIR",
-        help=f"instead: write the kernels to DIR/{FILE}, to play with; DIR is made",
-    )  # fmt: skip
-    add_options(parser, "color")
-    parser.set_defaults(command=demo)
-
-
 def demo(arguments: argparse.Namespace) -> int:
     """Judge the kernels, or copy them; returns the exit code."""
     if arguments.copy is not None:
         return _copy(arguments.copy)
-    from gradcheck.run.execute import execute
-
     with heard():
-        found = execute(_plan())
+        found = running.execute(_plan())
     how = page_options(arguments)
     judged = report.render(found, "terminal", **how)
     if not found.complete:
@@ -100,8 +82,6 @@ def _explained(page: Page) -> str:
 
 def _plan() -> Plan:
     """The kernels at one sample each, without their contract, for brevity."""
-    from gradcheck.run.plan import Plan
-
     suite = suite_of([])
     ops = sorted({op for op, _ in SHOWN})
     chosen = Choice(ops=ops, dialects=["default", "weight"], samples=["typical"]).cases(suite)

@@ -33,7 +33,7 @@ def requiring(plan: Plan, arguments: argparse.Namespace) -> Plan:
     globs = list(dict.fromkeys(arguments.require))
     if not globs:
         return plan
-    from gradcheck.run.plan import names_of
+    from gradcheck.run.plan import names_of  # door: it imports NumPy
 
     selected = names_of([*plan.cases, *plan.models, *plan.rules])
     kept = asked(globs, plan.suite, selected)
@@ -72,7 +72,7 @@ def baseline_of(
     """
     if arguments.baseline is None:
         return None
-    from gradcheck.results.baseline.file import read
+    from gradcheck.results.baseline.file import read  # door: a baseline
 
     baseline = read(arguments.baseline)
     for path, _ in targets:
@@ -83,6 +83,7 @@ def baseline_of(
 
 def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
     """The run with the expectations of a baseline, as of today."""
+    # door: a baseline
     from gradcheck.results.baseline import entry
     from gradcheck.results.baseline.apply import applied
     from gradcheck.results.baseline.match import Scope

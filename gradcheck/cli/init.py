@@ -8,21 +8,17 @@ import shlex
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
-from gradcheck.cli.options import add as add_options
 from gradcheck.cli.options import project_of, suite_of
 from gradcheck.errors import UsageError
+from gradcheck.implementations.manifest.suggest import CONFIRM, Suggestion, suggest_c, template
 from gradcheck.results.words import clean, plural
 from gradcheck.system.atomic_io import create
 from gradcheck.system.user_modules import here
 
-if TYPE_CHECKING:
-    from gradcheck.implementations.manifest.suggest import Suggestion
-
-KINDS: Final = ("c", "python", "process")
 MAX_LISTED: Final = 8
 """Functions named that were not recognised."""
 MANIFEST: Final = "gradcheck.toml"
@@ -34,40 +30,6 @@ SERVICES: Final = {
     "gitlab": Path(".gitlab-ci.yml"),
 }
 """Where each service looks for its workflow."""
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add its flags."""
-    parser.description = (
-        "Write a manifest for --impl. From a C library it takes the functions and, from debug "
-        "information or a header, their prototypes; by their names it guesses operators and what "
-        "each parameter is, and marks what you should confirm. With --ci, write a workflow."
-    )
-    parser.add_argument(
-        "--kind", choices=KINDS, default="",
-        help="a C library (default with --lib or --header), Python objects, or a program",
-    )  # fmt: skip
-    parser.add_argument("--lib", metavar="FILE.so", help="the shared library")
-    parser.add_argument("--header", metavar="FILE.h", help="where its functions are declared")
-    parser.add_argument(
-        "-o", dest="output", default="", metavar="FILE",
-        help="what to write; never overwritten; default gradcheck.toml, or where the CI service "
-        "looks for its workflow",
-    )  # fmt: skip
-    parser.add_argument(
-        "--ci", choices=tuple(SERVICES), help="a workflow that judges --impl on every change"
-    )
-    add_options(
-        parser, "impl",
-        help="with --ci: whose code, as for `gradcheck run` (repeat); default: what "
-        "[tool.gradcheck] names, or gradcheck.toml",
-    )  # fmt: skip
-    parser.add_argument(
-        "--install", default="", metavar="WHAT",
-        help="with --ci: what pip installs there; default: the gradcheck that is installed here",
-    )  # fmt: skip
-    add_options(parser, "suite")
-    parser.set_defaults(command=init)
 
 
 def init(arguments: argparse.Namespace) -> int:
@@ -88,8 +50,6 @@ def init(arguments: argparse.Namespace) -> int:
     if path.exists():
         raise UsageError(f"-o {path}: it exists; remove it, or name another with -o")
 
-    from gradcheck.implementations.manifest.suggest import suggest_c, template
-
     if kind == "c":
         found = suggest_c(library, header, path, suite_of(arguments.suite))
     else:
@@ -106,8 +66,6 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
     run = f"    gradcheck run --impl {path}\n"
     if kind != "c":
         return f"{path} is written; fill it in, then\n{run}"
-    from gradcheck.implementations.manifest.suggest import CONFIRM
-
     names = list(dict.fromkeys(found.bound))
     bound = (
         f"{plural(len(names), 'operator')} by name: {', '.join(names)}"

@@ -6,9 +6,10 @@ import gc
 import os
 import sys
 
-from gradcheck.cli import console, examples
+from gradcheck import __version__
+from gradcheck.cli import console
 from gradcheck.cli.exit_codes import HELP, INTERNAL, INTERRUPTED, OK, USAGE
-from gradcheck.cli.parser import Parser, mention
+from gradcheck.cli.parser import FIRST_STEPS, Parser, epilog, mention
 from gradcheck.errors import GradcheckError
 from gradcheck.system.process import as_ctrl_c
 
@@ -19,30 +20,30 @@ if TYPE_CHECKING:
     from typing import Final
 
 COMMANDS: Final = (
-    ("demo", "demo:add", "three bundled kernels: right, wrong, crashing"),
-    ("run", "run:add", "judge implementations"),
-    ("repro", "repro:add", "one case in full, or as a script"),
-    ("list", "listing:add_list", "operators, models and update rules"),
-    ("explain", "listing:add_explain", "what one check consists of"),
-    ("init", "init:add", "a first manifest for a C library or a program"),
-    ("report", "stored:add_report", "a run on file, rendered again"),
-    ("merge", "stored:add_merge", "shards of a run as one"),
-    ("baseline", "baseline:add", "failures that are known, and no others"),
-    ("diff", "stored:add_diff", "what changed between two runs"),
-    ("power", "power:add", "prove that every check can fail"),
-    ("export", "export:add_export", "cases on file, for code that is not bound"),
-    ("judge", "export:add_judge", "the answers to them"),
-    ("probe", "probe:add", "lint a program that speaks the protocol"),
-    ("schema", "listing:add_schema", "what a JSON report holds"),
-    ("completion", "completion:add", "a script for bash, zsh or fish"),
+    ("demo", "three bundled kernels: right, wrong, crashing"),
+    ("run", "judge implementations"),
+    ("repro", "one case in full, or as a script"),
+    ("list", "operators, models and update rules"),
+    ("explain", "what one check consists of"),
+    ("init", "a first manifest for a C library or a program"),
+    ("report", "a run on file, rendered again"),
+    ("merge", "shards of a run as one"),
+    ("baseline", "failures that are known, and no others"),
+    ("diff", "what changed between two runs"),
+    ("power", "prove that every check can fail"),
+    ("export", "cases on file, for code that is not bound"),
+    ("judge", "the answers to them"),
+    ("probe", "lint a program that speaks the protocol"),
+    ("schema", "what a JSON report holds"),
+    ("completion", "a script for bash, zsh or fish"),
 )
-"""Name, the function in `gradcheck.cli` that adds its flags, and its line in `--help`."""
+"""Name, and line in `--help`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     console.open_streams()
-    gc.set_threshold(50_000, 20, 20)  # a short-lived process: collecting costs 5% of it
+    gc.set_threshold(100_000, 20, 20)  # a short-lived process: collecting costs 5% of it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small products: more are slower
     try:
         return _carried_out(sys.argv[1:] if argv is None else argv)
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, FileNotFoundError) and not os.path.exists(os.curdir):  # noqa: PTH110
             console.say("the working directory was removed; change into another one")
             return USAGE
-        import traceback
+        import traceback  # door: only for an internal error
 
         console.tell(traceback.format_exc().rstrip())
         console.say(f"internal error: {type(error).__name__}: {error}; please report it")
@@ -73,46 +74,45 @@ def _carried_out(words: Sequence[str]) -> int:
         arguments, unknown = _parser(words).parse_known_args(words)
         if unknown:
             arguments.parser.refuse(unknown)
-        command: Callable[[argparse.Namespace], int] = arguments.command
-        return command(arguments)
+        return _function(arguments.command)(arguments)
 
 
 def _parser(words: Sequence[str] | None = None) -> Parser:
     """The parser; of commands that are not among `words` it knows the names alone."""
-    first = examples.text("first steps", examples.FIRST)
-    codes = examples.text("exit codes", HELP)
+    first = epilog("first steps", FIRST_STEPS)
+    codes = epilog("exit codes", HELP)
     parser = Parser(
         prog="gradcheck",
         description="Judge hand-written backward passes against the true derivative.",
         epilog=f"{first}\n\n{codes}",
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.set_defaults(command=_no_command(parser), whole=_parser)
+    parser.set_defaults(command="main:no_command", whole=_parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="gradcheck")
-    for name, where, what in COMMANDS:
+    for name, what in COMMANDS:
         if words is None or name in words:
-            _adder(where)(commands.add_parser(name, help=what))
+            from gradcheck.cli import flags  # door: a command is named
+
+            flags.ADD[name](commands.add_parser(name, help=what))
         else:
             mention(commands, name, what)
     return parser
 
 
-def _adder(where: str) -> Callable[[Parser], None]:
-    """The function that adds a command's flags; its module is imported now."""
-    from importlib import import_module
+def _function(where: str) -> Callable[[argparse.Namespace], int]:
+    """The function, `module:name`, that carries a command out; its module is imported now."""
+    from importlib import import_module  # door: not for --help
 
     module, _, name = where.partition(":")
-    add: Callable[[Parser], None] = getattr(import_module(f"gradcheck.cli.{module}"), name)
-    return add
+    found: Callable[[argparse.Namespace], int] = getattr(
+        import_module(f"gradcheck.cli.{module}"), name
+    )
+    return found
 
 
-def _no_command(parser: Parser) -> Callable[[argparse.Namespace], int]:
-    def command(arguments: argparse.Namespace) -> int:
-        if arguments.version:
-            from gradcheck import __version__
-
-            return OK if console.show(f"gradcheck {__version__}\n") else USAGE
-        parser.print_help(sys.stderr)
-        return USAGE
-
-    return command
+def no_command(arguments: argparse.Namespace) -> int:
+    """Print the version, or the help."""
+    if arguments.version:
+        return OK if console.show(f"gradcheck {__version__}\n") else USAGE
+    arguments.parser.print_help(sys.stderr)
+    return USAGE

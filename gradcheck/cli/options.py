@@ -1,4 +1,4 @@
-"""Flags that several commands share, made from the table of options, and a project's defaults.
+"""The values of flags that several commands share, and a project's defaults.
 
 A flag that is not given has the default of `[tool.gradcheck]` in the project's pyproject.toml, else
 the usual one (`settle`).
@@ -8,26 +8,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gradcheck.cli.flags import TYPES, option_named
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.results.ci_safe import heard
 from gradcheck.results.words import clean
-from gradcheck.run.options import (
-    GATE,
-    HOW,
-    IMPLEMENTATION,
-    LIMITS,
-    OPTIONS,
-    REPORTS,
-    SELECTION,
-    SWITCH,
-    WHERE,
-    Option,
-)
+from gradcheck.run.options import JOBS, OPTIONS, STRING, Option
 from gradcheck.spec.choice import Choice
 from gradcheck.system.reading import contents
 from gradcheck.system.user_modules import MAX_BYTES, TABLE, here, project_file, project_table
@@ -36,118 +26,12 @@ if TYPE_CHECKING:
     from gradcheck.run.workers.collect import Workers
     from gradcheck.spec.suite import Suite
 
-PLAN: Final = (SELECTION, IMPLEMENTATION, HOW)
-"""The sections that describe a plan."""
-RUN: Final = (*PLAN, GATE, LIMITS, WHERE, REPORTS)
-"""The sections of `gradcheck run`."""
 NARROWING: Final = ("op", "model", "rule", "dialect", "sample")
 """Options that leave something out, where the command line gives them."""
 KINDS: Final = ("op", "model", "rule")
 """Options that select kinds of cases: one on the command line replaces the defaults of all."""
 MAX_SHOWN: Final = 60
 """Characters of a wrong value that a message quotes."""
-
-
-# ── adding flags ─────────────────────────────────────────────────────────────────────────────────
-
-
-def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
-    """Add options by name; `changes` are arguments of `argparse` that differ in this command."""
-    for name in names:
-        _add(parser, option_named(name), changes)
-
-
-def add_sections(parser: argparse.ArgumentParser, *sections: str, default: str = "") -> None:
-    """Add all options of some sections; `default` describes a selection without flags."""
-    for section in sections:
-        group = parser.add_argument_group(section) if section.strip() else parser
-        for option in OPTIONS:
-            if option.section == section:
-                changes = {}
-                if default and option.name == "op":
-                    changes["help"] = f"operators that match (repeat); default: {default}"
-                _add(group, option, changes)
-
-
-def option_named(name: str) -> Option:
-    """An option of the table."""
-    return next(option for option in OPTIONS if option.name == name)
-
-
-def _add(parser: argparse._ActionsContainer, option: Option, changes: Mapping[str, Any]) -> None:
-    flags = [*filter(None, [option.short]), *[f"--{option.name}"] * (not option.short_only)]
-    how: dict[str, Any] = {"dest": option.dest, "help": option.help}
-    if option.kind is SWITCH:
-        how["action"] = "store_false" if option.negated else "store_true"
-    else:
-        how |= {"default": option.initial, "metavar": option.metavar}
-        how |= {"action": "append"} if option.repeatable else {}
-        how |= {"choices": option.choices} if option.choices else {}
-        how |= {"type": TYPES[option.name]} if option.name in TYPES else {}
-    how |= {**option.parse, **changes}
-    if how.get("action") == "optional":
-        how["action"] = argparse.BooleanOptionalAction
-    parser.add_argument(*flags, **how)
-
-
-def seconds(word: str) -> float:
-    """The value of --timeout or --max-time.
-
-    Raises:
-        ArgumentTypeError: it is not a positive number.
-        ValueError: it is not a number.
-    """
-    found = float(word)
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{word} seconds are no limit; write a positive number")
-    return found
-
-
-def _jobs(word: str) -> int:
-    try:
-        count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is no number of processes; write 1 or more, or auto"
-        ) from None
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{word} processes do nothing; write 1 or more, or auto")
-    return count
-
-
-def _cases(word: str) -> int:
-    if not (word.isascii() and word.isdecimal()) or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is no number of cases; write 1 or more")
-    return int(word)
-
-
-def _folder(word: str) -> Path:
-    if not word:  # an unset variable must not fill the current folder
-        raise argparse.ArgumentTypeError("it names no folder; this one is .")
-    return Path(word)
-
-
-def _shard(text: str) -> str:
-    from gradcheck.run.plan import parsed_shard
-
-    try:
-        parsed_shard(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
-    "baseline": Path,
-    "jobs": _jobs,
-    "keep-artifacts": _folder,
-    "max-fail": _cases,
-    "max-time": seconds,
-    "seed": int,
-    "shard": _shard,
-    "timeout": seconds,
-}
-"""Functions that read a value from the command line; default: the text itself."""
 
 
 # ── a project's defaults ─────────────────────────────────────────────────────────────────────────
@@ -226,18 +110,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
-def open_to_defaults(parser: argparse.ArgumentParser) -> None:
-    """Let a project set the flags of `parser` that are not given; call it last."""
-    flags = {action.dest for action in parser._actions}
-    known = [option for option in OPTIONS if option.config and option.dest in flags]
-    usual = {option.name: parser.get_default(option.dest) for option in known}
-    parser.set_defaults(**{option_named(key).dest: None for key in usual}, usual=usual)
-    parser.add_argument(
-        "--no-config", dest="config", action="store_false",
-        help="leave the defaults in [tool.gradcheck] of pyproject.toml out",
-    )  # fmt: skip
-
-
 def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> None:
     """Give every flag that is not given its default: the project's, else the usual one.
 
@@ -284,7 +156,7 @@ def _read(option: Option, value: Any) -> Any:
     if option.negated:
         return not value
     convert = TYPES.get(option.name)
-    return convert(str(value)) if convert in (_jobs, _folder, Path) else value
+    return convert(str(value)) if convert and option.kind in (JOBS, STRING) else value
 
 
 # ── what they select ─────────────────────────────────────────────────────────────────────────────
@@ -310,7 +182,7 @@ def suite_of(references: Sequence[str]) -> Suite:
         UsageError: no suite is installed.
         LoadError: a suite cannot be imported.
     """
-    from gradcheck.spec.loading import load_suite
+    from gradcheck.spec.loading import load_suite  # door: not for stored runs
 
     with heard():  # a user's module may print
         return load_suite(references)
@@ -323,7 +195,7 @@ def check_executor(arguments: argparse.Namespace) -> None:
         UsageError: they do, or Dask is not installed.
     """
     if arguments.executor == "dask":
-        from gradcheck.run.cluster.client import check_installed
+        from gradcheck.run.cluster.client import check_installed  # door: it needs Dask
 
         check_installed()
     elif arguments.scheduler:
@@ -341,6 +213,6 @@ def workers_of(arguments: argparse.Namespace) -> Workers | None:
     check_executor(arguments)
     if arguments.executor == "local":
         return None
-    from gradcheck.run.cluster.client import workers
+    from gradcheck.run.cluster.client import workers  # door: it needs Dask
 
     return workers(arguments.scheduler, arguments.jobs, arguments.suite)

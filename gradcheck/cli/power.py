@@ -7,80 +7,20 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import exit_code
-from gradcheck.cli.options import add as add_options
 from gradcheck.cli.options import check_executor, suite_of, workers_of
 from gradcheck.cli.progress import Progress
 from gradcheck.cli.reports import publish, refuse_formats, targets_of
 from gradcheck.errors import UsageError
+from gradcheck.power.contract import contract_mutants_of
+from gradcheck.power.run_mutants import MutationPlan, Part, run
+from gradcheck.report.power_page import FORMATS
 from gradcheck.results.ci_safe import heard
 from gradcheck.spec.selection import DTYPES, LOW, dtypes_of
-
-if TYPE_CHECKING:
-    from gradcheck.power.run_mutants import Part
-    from gradcheck.spec.suite import Suite
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add its flags."""
-    parser.description = (
-        "Put impostors (zeros, the cotangent, NaN, …), the suite's mutants and mutants of narrow "
-        "numbers (made from the specs) to the same judgement as everybody's code, sample by "
-        "sample: each must be rejected by some sample."
-    )
-    parser.add_argument(
-        "--op", action="append", default=[], metavar="GLOB",
-        help="only operators that match (repeat); default: all",
-    )  # fmt: skip
-    parser.add_argument(
-        "--model", action="append", default=[], metavar="GLOB",
-        help="instead: plant faults in the models that match (repeat), and see that each is "
-        "found and blamed on its stage",
-    )  # fmt: skip
-    parser.add_argument(
-        "--rule", action="append", default=[], metavar="GLOB",
-        help="instead: put wrong update rules to every sample of the rules that match (repeat)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--contract", action="store_true",
-        help="instead: put copies of a right backward that behave wrongly to every property of a "
-        "contract",
-    )  # fmt: skip
-    parser.add_argument(
-        "--diagnosis", action="store_true",
-        help="instead: diagnose every mutant of the operators, and hold what is said to be wrong "
-        "with it against the class that is written beside it",
-    )  # fmt: skip
-    parser.add_argument(
-        "--black-box", action="store_true",
-        help="with --diagnosis: diagnose without the operators' specs, as gradcheck.check does",
-    )  # fmt: skip
-    parser.add_argument(
-        "--narrow", action="store_true",
-        help="instead: round what every operator and every stage of a model gets, keeps and gives "
-        "to TF32, bfloat16, float16 and float32, and tell what cannot be seen and why",
-    )  # fmt: skip
-    add_options(parser, "suite")
-    parser.add_argument(
-        "--dtype", action="append", default=[], metavar="DTYPE",
-        help="float64, float32 (repeat); default: both",
-    )  # fmt: skip
-    add_options(parser, "seed")
-    parser.add_argument(
-        "--part", default="1/1", metavar="I/N",
-        help="only the I-th of N fixed parts of the wrong answers",
-    )  # fmt: skip
-    add_options(parser, "jobs", "executor", "scheduler")
-    parser.add_argument(
-        "-o", dest="outputs", action="append", default=[], metavar="FILE",
-        help="write a report with all kill matrices: .md .json .txt (repeat)",
-    )  # fmt: skip
-    add_options(parser, "quiet", help="no progress on stderr")
-    add_options(parser, "progress")
-    parser.set_defaults(command=power)
+from gradcheck.spec.suite import Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +94,6 @@ def _mutate(arguments: argparse.Namespace, kind: Kind) -> int:
     targets = targets_of(arguments.outputs)
     dtypes = _dtypes(arguments) if kind.dtypes else ()
     part = _part(arguments.part)
-
-    from gradcheck.power.run_mutants import MutationPlan, run  # door: it imports NumPy
-    from gradcheck.report.power_page import FORMATS  # door: most commands write no such page
-
     pages = import_module(f"gradcheck.report.{kind.page}")
     refuse_formats(targets, FORMATS, "power")
     suite = suite_of(arguments.suite)
@@ -191,8 +127,6 @@ def _mutate(arguments: argparse.Namespace, kind: Kind) -> int:
 def _names(arguments: argparse.Namespace, kind: Kind, suite: Suite) -> Iterator[str]:
     """The operators, models or update rules whose wrong answers are judged."""
     if kind is CONTRACTS:
-        from gradcheck.power.contract import contract_mutants_of
-
         yield from (mutant.op for mutant in contract_mutants_of(suite))
     elif kind is RULES:
         yield from (case.spec.name for case in suite.rule_cases(arguments.rule))
@@ -212,8 +146,6 @@ def _dtypes(arguments: argparse.Namespace) -> list[str]:
 
 
 def _part(text: str) -> Part:
-    from gradcheck.power.run_mutants import Part
-
     number, slash, of = text.partition("/")
     ok = slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
     if not ok:

@@ -6,51 +6,30 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradcheck.cli import console
-from gradcheck.cli.options import add as add_options
-from gradcheck.cli.options import add_sections, suite_of
+from gradcheck.cli.options import suite_of
 from gradcheck.cli.reports import check_format, check_writable, publish_run, save, targets_of
 from gradcheck.cli.run import convention_of
 from gradcheck.errors import Unsupported, UsageError
+from gradcheck.explain.shrink import WRONG_VERDICTS, Shrunk, shrink
+from gradcheck.explain.shrink_trial import CALL
+from gradcheck.implementations.bound import Implementation
+from gradcheck.implementations.returned import Broken
+from gradcheck.judge.operator import Unsuitable
+from gradcheck.report import failure_text
+from gradcheck.report.repro import Shown, render
+from gradcheck.report.scripts.export import AGAIN, Named, check_form, named, written
+from gradcheck.report.scripts.point import accepted, primal_of, whole
 from gradcheck.results import words
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.ci_safe import heard
 from gradcheck.results.finding import Finding
+from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.options import IMPLEMENTATION, REPORTS
-
-if TYPE_CHECKING:
-    from gradcheck.explain.shrink import Shrunk
-    from gradcheck.implementations.bound import Implementation
-    from gradcheck.report.scripts.export import Named
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Run
-    from gradcheck.run.plan import LoadedPlan
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add its flags."""
-    parser.description = (
-        "Judge one case of an operator alone: what is wrong and why, the worst elements, and the "
-        "smallest input that shows it; or write that as a script that needs no gradcheck."
-    )
-    parser.add_argument(
-        "name", metavar="CASE",
-        help="operator/dialect/sample/dtype, as reports print it; :x behind it means dx alone",
-    )  # fmt: skip
-    add_sections(parser, IMPLEMENTATION)
-    add_options(parser, "suite")
-    parser.add_argument(
-        "--no-shrink", dest="shrink", action="store_false",
-        help="look for no smaller input that fails as well",
-    )  # fmt: skip
-    parser.add_argument(
-        "--export", type=Path, metavar="FILE",
-        help="also write the case as a script: FILE.py for code in Python, FILE.c for a C library",
-    )  # fmt: skip
-    add_sections(parser, REPORTS)
-    parser.set_defaults(command=repro)
+from gradcheck.run.execute import executed
+from gradcheck.run.plan import LoadedPlan, Plan, loaded
 
 
 def repro(arguments: argparse.Namespace) -> int:
@@ -60,14 +39,8 @@ def repro(arguments: argparse.Namespace) -> int:
     implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
     path: Path | None = arguments.export
     if path is not None:
-        from gradcheck.report.scripts.export import check_form
-
         check_writable([path], "--export")
         check_form(path, implementations)
-
-    from gradcheck.report.scripts.export import named
-    from gradcheck.run.execute import executed
-    from gradcheck.run.plan import Plan, loaded
 
     suite = suite_of(arguments.suite)
     meant = named(arguments.name, suite, arguments.seed)
@@ -91,8 +64,6 @@ def repro(arguments: argparse.Namespace) -> int:
         kept = path is None or not asked or _export(ready, found, meant, smallest, path)
 
     def terminal(**how: Any) -> str:
-        from gradcheck.report.repro import Shown, render
-
         shown = Shown(run=found, case=meant.case, dtype=meant.dtype, smallest=smallest)
         return render(shown, **how)
 
@@ -109,9 +80,6 @@ def _narrowed(run: Run, meant: Named) -> Run:
 
 def _wrong(run: Run, meant: Named) -> list[CaseResult]:
     """The results that find a gradient wrong."""
-    from gradcheck.explain.shrink import WRONG_VERDICTS
-    from gradcheck.explain.shrink_trial import CALL
-
     names = (*meant.case.primal_names, CALL)
     found = (r for r in run.results if r.finding.name in names)
     return [r for r in found if r.finding.verdict in WRONG_VERDICTS]
@@ -119,8 +87,6 @@ def _wrong(run: Run, meant: Named) -> list[CaseResult]:
 
 def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:
     """The smallest input found that shows each wrong gradient."""
-    from gradcheck.explain.shrink import shrink
-
     found, convention = {}, ready.plan.convention
     for result in _wrong(run, meant):
         binding = _binding(ready, result.case.implementation)
@@ -161,11 +127,6 @@ def _exported(
     Raises:
         UsageError: there is nothing to show.
     """
-    from gradcheck.implementations.returned import Broken
-    from gradcheck.judge.operator import Unsuitable
-    from gradcheck.report.scripts.export import written
-    from gradcheck.report.scripts.point import accepted, whole
-
     (binding,) = ready.bindings
     case, dtype = meant.case, meant.dtype
     for result in run.results:
@@ -202,10 +163,6 @@ def _exported(
 
 def _said(result: CaseResult, small: Shrunk) -> list[str]:
     """The first lines of a script: what is wrong."""
-    from gradcheck.report import failure_text
-    from gradcheck.report.scripts.export import AGAIN
-    from gradcheck.report.scripts.point import primal_of
-
     told = failure_text.alone(result)
     title = f"{words.word(result.finding.verdict)} {small.case.name}/{small.dtype}"
     first = f"{title}: {words.gradient(primal_of(small))}"

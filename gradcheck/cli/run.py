@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
 from gradcheck.cli.gate import baseline_of, held, requiring
-from gradcheck.cli.options import (
-    RUN,
-    add_sections,
-    check_executor,
-    choice,
-    open_to_defaults,
-    settle,
-    suite_of,
-)
+from gradcheck.cli.options import check_executor, choice, settle, suite_of
 from gradcheck.cli.progress import LogWriter, Progress
 from gradcheck.cli.reports import Target, check_folder, check_format, publish_run, targets_of
 from gradcheck.errors import UnknownNameError
 from gradcheck.results.ci_safe import heard
 from gradcheck.results.run import Run
+from gradcheck.results.stored import last_failed
+from gradcheck.run import execute as running
 from gradcheck.run.options import OPTIONS
+from gradcheck.run.plan import LoadedPlan, Plan
 from gradcheck.spec.selection import all_dtypes_of
 
 if TYPE_CHECKING:
@@ -33,22 +28,10 @@ if TYPE_CHECKING:
     from gradcheck.results.case_result import CaseResult
     from gradcheck.results.run import Header
     from gradcheck.run.execute import Observer
-    from gradcheck.run.plan import LoadedPlan, Plan
     from gradcheck.spec.suite import Suite
 
 LOG: Final = "jsonl"
 """The format that grows with the run."""
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add its flags."""
-    parser.description = (
-        "Hold gradients against the true derivative: a table per implementation, then every "
-        "failure with what is wrong, and a line that repeats it."
-    )
-    add_sections(parser, *RUN)
-    parser.set_defaults(command=run)
-    open_to_defaults(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -85,9 +68,6 @@ def plan_of(arguments: argparse.Namespace, *, build: bool = True) -> Plan:
         models=bool(arguments.model),
         certify="reference" in implementations,
     )
-
-    from gradcheck.run.plan import Plan  # door: it imports NumPy
-
     suite = suite_of(arguments.suite)
     chosen = choice(arguments).cases(suite)
     options = {o.plan: getattr(arguments, o.dest, o.initial) for o in OPTIONS if o.plan}
@@ -131,6 +111,7 @@ def _workers(arguments: argparse.Namespace) -> AbstractContextManager[None]:
     """Let workers load their modules while this process loads its own."""
     if arguments.jobs == 1 or arguments.executor != "local":
         return nullcontext()
+    # door: only for several jobs
     from gradcheck.run.workers.fork_server import importing, prestarted
     from gradcheck.run.workers.pool import LISTEN
 
@@ -140,9 +121,8 @@ def _workers(arguments: argparse.Namespace) -> AbstractContextManager[None]:
 
 def _failed(plan: Plan) -> Plan:
     """The cases of a plan that failed last time in this folder; all of them where none did."""
-    from gradcheck.results.stored.last_failed import cases, known
-
-    only, total = cases(known(), plan.implementations), len(plan.everything)
+    only = last_failed.cases(last_failed.known(), plan.implementations)
+    total = len(plan.everything)
     narrow = replace(plan, only=only)
     if not narrow.everything:
         console.say(f"--lf: nothing of this failed last time; all {total:,} cases are run")
@@ -188,15 +168,14 @@ def carry_out(
     with closing(log):
         found = executed(plan, arguments, log, ended)
     if remember:
-        from gradcheck.results.stored.last_failed import keep
-
-        keep(found)
+        last_failed.keep(found)
     others = [target for target in targets if target[1] != LOG]
     return publish_run(found, arguments, others, written=all(written))
 
 
 def _kept(ready: LoadedPlan, found: Run, folder: Path) -> bool:
     """Write failing tensors; False, and a line on stderr, where one could not be written."""
+    # door: only for failing gradients that are kept
     from gradcheck.report.scripts.artifacts import LARGEST, MOST, keep, wanted
 
     if not wanted(found):
@@ -215,7 +194,7 @@ def _log_writer(logs: Sequence[Path], baseline: Baseline | None, most: int | Non
     def so_far(run: Run) -> Run:
         if baseline is None:
             return run
-        from gradcheck.results.baseline.apply import accepted
+        from gradcheck.results.baseline.apply import accepted  # door: a baseline
 
         return accepted(run, baseline)
 
@@ -227,7 +206,7 @@ def _log_writer(logs: Sequence[Path], baseline: Baseline | None, most: int | Non
 
     if not logs:
         return LogWriter(fails=fails, most=most)
-    from gradcheck.results.stored.log import Log
+    from gradcheck.results.stored.log import Log  # door: a log
 
     return LogWriter([Log(path, so_far) for path in logs], fails, most)
 
@@ -242,8 +221,6 @@ def executed(
 
     `ended` completes the run while its implementations are still loaded.
     """
-    from gradcheck.run.execute import execute
-
     progress = Progress(arguments, (case.name for case in plan.everything)).forwarding(observer)
 
     def last(ready: LoadedPlan, found: Run) -> Run:
@@ -251,4 +228,4 @@ def executed(
         return ended(ready, found)
 
     with heard():  # prints of the code judged stay out of reports
-        return execute(plan, progress, progress, last)
+        return running.execute(plan, progress, progress, last)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import exit_code
 from gradcheck.cli.gate import baseline_of, held, required_of
-from gradcheck.cli.options import add, add_sections, suite_of
+from gradcheck.cli.options import suite_of
 from gradcheck.cli.reports import (
     check_format,
     page_options,
@@ -25,50 +24,14 @@ from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.report import diff as pages
 from gradcheck.results.diff.change import Diff, Mark, Side, chosen, slug
 from gradcheck.results.diff.compare import compared, implementations, of
+from gradcheck.results.run import Run
 from gradcheck.results.stored.read import read
-from gradcheck.run.options import GATE, REPORTS
 
 if TYPE_CHECKING:
-    from gradcheck.results.run import Run
     from gradcheck.spec.suite import Suite
 
 SEPARATOR: Final = "::"
 """Between a report and one of its implementations."""
-
-
-def add_report(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `report`."""
-    parser.description = (
-        "Render a run again, in any format, without running anything: from the log or the JSON "
-        "report that `gradcheck run -o` wrote. A log that was cut short is an incomplete run. What "
-        "a baseline made of the run is in it; --baseline holds it against another one, or against "
-        "what the file says now. The exit code is the gate's, as of `run`."
-    )
-    parser.add_argument(
-        "log", metavar="RUN.jsonl", type=_path, help="a log, or a JSON report; - for stdin"
-    )
-    add(parser, "suite")
-    add_sections(parser, GATE, REPORTS)
-    parser.set_defaults(command=report)
-
-
-def add_merge(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `merge`."""
-    parser.description = (
-        "Join what `gradcheck run --shard I/N -o SHARD.jsonl` wrote: the reports are those of one "
-        "run of all cases, byte for byte. Runs of different implementations of the same cases "
-        "stand side by side. A shard that is missing or incomplete makes the run incomplete."
-    )
-    parser.add_argument(
-        "runs", metavar="SHARD.jsonl", type=Path, nargs="+", help="logs, or JSON reports"
-    )
-    add(parser, "suite")
-    add_sections(parser, GATE, REPORTS)
-    parser.set_defaults(command=merge)
-
-
-def _path(word: str) -> Path:
-    return Path("/dev/stdin" if word == "-" else word)
 
 
 def report(arguments: argparse.Namespace) -> int:
@@ -90,7 +53,7 @@ def merge(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     baseline = baseline_of(arguments, targets)
-    from gradcheck.run.merge import Named, merged
+    from gradcheck.run.merge import Named, merged  # door: it imports NumPy
 
     named = [Named(str(path), read(path)) for path in arguments.runs]
     found = merged(named)
@@ -127,39 +90,6 @@ def suite_for(found: Run, references: list[str], name: str) -> Suite:
 # ── diff ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def add_diff(parser: argparse.ArgumentParser) -> None:
-    """Add its flags."""
-    parser.description = (
-        "Hold two reports against each other, result by result. A report is what `gradcheck run "
-        "-o RUN.json` or `-o RUN.jsonl` wrote; RUN.json::NAME is one implementation of it."
-    )
-    parser.add_argument("old", metavar="OLD", help="a report, or REPORT::IMPLEMENTATION")
-    parser.add_argument(
-        "new", metavar="NEW", nargs="?",
-        help="another one; default: the second implementation of OLD",
-    )  # fmt: skip
-    parser.add_argument(
-        "--factor", type=_factor, default=2.0, metavar="F",
-        help="an error that grew by more than F, and by more than a tenth of its bound, is worse; "
-        "default 2",
-    )  # fmt: skip
-    parser.add_argument(
-        "--fail-on", action="append", default=[], metavar="MARK",
-        help="exit 1 for these marks (newly-failing, error-grew, …; repeat, or a,b), for `worse` "
-        "(default) or for any `change`",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
-        help="write a report: .md .html .json .txt, or FILE:github (repeat)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--format", default="terminal", metavar="FORMAT",
-        help="what stdout carries: terminal (default), markdown, html, json, github",
-    )  # fmt: skip
-    add(parser, "color")
-    parser.set_defaults(command=diff)
-
-
 def diff(arguments: argparse.Namespace) -> int:
     """Compare two reports; returns the exit code."""
     targets = targets_of(arguments.outputs)
@@ -176,13 +106,6 @@ def diff(arguments: argparse.Namespace) -> int:
     return exit_code(
         written=all(written) and found.compared > 0, passed=not chosen(found.entries, marks)
     )
-
-
-def _factor(word: str) -> float:
-    factor = float(word)
-    if not 1 <= factor < math.inf:
-        raise argparse.ArgumentTypeError(f"{word} is no factor to grow by; write 1 or more")
-    return factor
 
 
 def _marks(words: list[str]) -> list[str]:

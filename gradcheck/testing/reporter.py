@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from gradcheck.testing import BASELINE, CARRIED
+from gradcheck import __version__
+from gradcheck import report as rendering
+from gradcheck.cli.reports import Target, save
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import Header, Run, digest_of
+from gradcheck.results.verdict import Breach, Gate, Known, Problem, Verdict
+from gradcheck.results.words import clean, plural
+from gradcheck.spec.defect import UNKNOWN
+from gradcheck.testing import BASELINE
+from gradcheck.testing.items import attached_results
 
 if TYPE_CHECKING:
-    from gradcheck.cli.reports import Target
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Run
-    from gradcheck.results.verdict import Gate, Problem
     from gradcheck.testing.session import Session
 
 FLAG: Final = "--gradcheck-report"
@@ -30,9 +35,9 @@ MAX_LINES: Final = 10
 class ResultCollector:
     """A plugin that collects the results of every report."""
 
-    def __init__(self, ours: Callable[[], Session | None], targets: Sequence[Target]) -> None:
-        """Take a function that returns the session, if there is one, and the reports to write."""
-        self._asked, self._targets = ours, targets
+    def __init__(self, ours: Session | None, targets: Sequence[Target]) -> None:
+        """Take the session, if there is one, and the reports to write."""
+        self._session, self._targets = ours, targets
         self._suite: dict[str, list[CaseResult]] = {}  # one that was run twice counts once
         self._own: list[CaseResult] = []
         self._whole = False
@@ -41,14 +46,11 @@ class ResultCollector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the results of a test."""
-        if hasattr(report, CARRIED):
-            from gradcheck.testing.items import attached_results
-
-            own, results = attached_results(report)
-            if own:
-                self._own += results
-            else:
-                self._suite[report.nodeid] = results
+        own, results = attached_results(report)
+        if own:
+            self._own += results
+        elif results:
+            self._suite[report.nodeid] = results
         self._whole |= report.nodeid == BASELINE and report.when == "call"
 
     @pytest.hookimpl(tryfirst=True)
@@ -71,9 +73,7 @@ class ResultCollector:
                 terminalreporter.write_line(line)
 
     def _summary(self, stopped: str) -> Iterator[str]:
-        from gradcheck.results.words import clean
-
-        ours = self._asked()
+        ours = self._session
         results = [result for found in self._suite.values() for result in found]
         run = ours.held(ours.ordered(results)) if ours is not None else None
         self._own.sort(key=lambda result: (result.case.implementation, result.case.name))
@@ -90,8 +90,6 @@ class ResultCollector:
 
     def _to_correct(self, gate: Gate, by_name: Sequence[Problem]) -> Iterator[str]:
         """Lines of the baseline to correct, each once."""
-        from gradcheck.results.verdict import Breach
-
         problems = [p for p in gate.problems if p.breach is not Breach.UNLISTED]
         shown = [p for p in problems if self._whole or p not in by_name]
         self._green = not shown
@@ -102,11 +100,8 @@ class ResultCollector:
 
     def _written(self, run: Run) -> Iterator[str]:
         """Write the reports; a line each."""
-        from gradcheck import report
-        from gradcheck.cli.reports import save
-
         for path, form in self._targets:
-            if save(path, report.render(run, form), FLAG):
+            if save(path, rendering.render(run, form), FLAG):
                 yield f"written: {path}"
             else:
                 self._green = False
@@ -118,12 +113,9 @@ def with_own(run: Run | None, own: Sequence[CaseResult], stopped: str = "") -> R
 
     `stopped` says why it ended early, if it did.
     """
-    import gradcheck
-    from gradcheck.results.run import Header, Run, digest_of
-
     if run is None:
         header = Header(
-            version=gradcheck.__version__, suite="tests", suite_version="", implementations=(),
+            version=__version__, suite="tests", suite_version="", implementations=(),
             dtypes=(), seed=0, numpy=getattr(sys.modules.get("numpy"), "__version__", ""),
         )  # fmt: skip
         run = Run(header=header, results=())
@@ -138,10 +130,6 @@ def with_own(run: Run | None, own: Sequence[CaseResult], stopped: str = "") -> R
 
 def counted(run: Run | None, own: Sequence[CaseResult], baseline: str) -> str:
     """The counts of a session, and the classes of its failures."""
-    from gradcheck.results.verdict import Known, Verdict
-    from gradcheck.results.words import clean, plural
-    from gradcheck.spec.defect import UNKNOWN
-
     results = [*(run.results if run is not None else ()), *own]
     checked = sum(result.finding.verdict.checked for result in results)
     failed = [r for r in own if not r.finding.verdict.expected]

@@ -5,12 +5,10 @@ from gradcheck_cases.loss import (
     binary_cross_entropy,
     cross_entropy,
     hinge,
-    huber,
     kl_divergence,
     label_smoothing_cross_entropy,
     masked_cross_entropy,
     softmax_cross_entropy,
-    square_error,
     z_loss,
 )
 
@@ -109,35 +107,7 @@ def test_the_z_loss_pulls_log_z_to_0_and_moves_the_gradients_sum():
     np.testing.assert_allclose(dx.sum(axis=-1), log_z, rtol=1e-13)
 
 
-# ── losses of pairs ──────────────────────────────────────────────────────────────────────────
-
-
-def test_square_error_is_the_sum_without_a_half():
-    x, y = np.array([3.0, 1.0]), np.array([1.0, 4.0])
-    assert square_error.forward(F64, x, y) == 13
-    dx, dy = square_error.vjp(F64, np.array(10.0), x, y)
-    assert dx.tolist() == [40, -60]
-    assert dy.tolist() == [-40, 60]
-
-
-def test_huber_by_hand_and_its_scaled_form():
-    x, y = np.array([0.5, 2.0, -3.0, 6.0]), np.zeros(4)
-    assert huber.forward(F64, x, y, delta=2.0).tolist() == [0.125, 2, 4, 10]
-    assert huber.vjp(F64, np.ones(4), x, y, delta=2.0)[0].tolist() == [0.5, 2, -2, 2]
-    assert huber.vjp(F64, np.ones(4), x, y, delta=2.0, scaled=True)[0].tolist() == [0.25, 1, -1, 1]
-
-
 # ── hinge ────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_hinge_by_hand():
-    x, labels = np.array([0.5, 2.0, -3.0, -3.0]), np.array([1, 1, 1, -1])
-    assert hinge.forward(F64, x, labels).tolist() == [0.5, 0, 4, 0]
-    assert hinge.forward(F64, x, labels, squared=True).tolist() == [0.25, 0, 16, 0]
-    dx, none = hinge.vjp(F64, np.full(4, 10.0), x, labels)
-    assert dx.tolist() == [-10, 0, -10, 0]
-    assert none is None
-    assert hinge.vjp(F64, np.ones(4), x, labels, squared=True)[0].tolist() == [-1, 0, -8, 0]
 
 
 def test_conventions_on_the_margin():

@@ -242,7 +242,7 @@ def test_the_first_step_has_the_length_lr():
 # ── PyTorch ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.frameworks
+@pytest.mark.frameworks(rest=len(CASES) // 2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pytorchs_own_optimisers_pass(case):
     pytest.importorskip("torch")

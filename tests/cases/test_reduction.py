@@ -6,7 +6,6 @@ from gradcheck_cases import reduction
 from gradcheck_cases.reduction import (
     cumsum,
     max_rows,
-    prod,
     repeat,
     sort,
     spaced,
@@ -23,12 +22,6 @@ def drawn(*shape):
     """A point and a cotangent of the same shape."""
     draw = Draw("reduction", *shape)
     return draw.away(0.0, *shape), draw.signed(*shape)
-
-
-def convention(spec, name):
-    (kink,) = spec.kinks
-    (found,) = [c for c in kink.conventions if c.name == name]
-    return found.vjp
 
 
 def gap(spec, x, **attrs):
@@ -68,28 +61,10 @@ def test_the_two_orders_are_numpys_tile_and_repeat():
 # ── max ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_tie_goes_to_the_first_or_is_split_evenly():
-    x = np.array([[2.0, 1.0, 2.0, 2.0], [0.0, 3.0, 1.0, 2.0]])
-    ct = np.array([6.0, -1.0])
-    first = max_rows.vjp(F64, ct, x)
-    split = convention(max_rows, "split")(F64, ct, x)
-    assert first.tolist() == [[6, 0, 0, 0], [0, -1, 0, 0]]
-    assert split.tolist() == [[2, 0, 2, 2], [0, -1, 0, 0]]
-
-
 def test_the_gap_of_a_maximum_counts_the_first_place_only():
     assert gap(max_rows, [[3.0, 1.0, 1.0, 2.5]]).tolist() == [[0.5, 2.0, 2.0, 0.5]]
     assert gap(max_rows, [[3.0, 3.0, 1.0]]).tolist() == [[0, 0, 2]]
     assert gap(max_rows, [[7.0]]).tolist() == [[1]]
-
-
-# ── products ─────────────────────────────────────────────────────────────────────────────────
-
-
-def test_an_empty_product_is_one():
-    x = np.zeros((3, 0))
-    assert prod.forward(F64, x).tolist() == [1, 1, 1]
-    assert prod.vjp(F64, np.ones(3), x).shape == (3, 0)
 
 
 # ── running sums ─────────────────────────────────────────────────────────────────────────────

@@ -105,12 +105,10 @@ def environment():
 
 @pytest.fixture
 def process(environment):
-    """A command in a process of its own; `closed` is a descriptor that it lacks."""
+    """A command in a process of its own."""
 
-    def call(*words, env=(), closed=None, **options):
+    def call(*words, env=(), **options):
         command = [sys.executable, "-m", "gradcheck", *words, "--suite", "gradcheck_cases:SUITE"]
-        if closed is not None:  # by a shell: between fork and exec no thread of ours may live
-            command = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", *command]
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         env = {**environment, **dict(env)}
         return subprocess.run(command, check=False, text=True, env=env, **streams)

@@ -49,10 +49,6 @@ RAISES = table(gradients=raises)
 STAGE = table(stages={"times_a": Broken(), "square": Product()})
 NAN = table(gradients=right, loss=lambda params, inputs: float("nan"))
 LIST = table(gradients=lambda params, inputs: [1.0])
-GLOB = table(stages={"tims_a": Product()})
-BUFFER = table(gradients=right, buffers={"xx": ("dx",)})
-KEY = {"quadratc": {"gradients": right}}
-NOTHING = {"quadratic": object()}
 RIGHT = table(gradients=right, loss=loss)
 """
 
@@ -114,20 +110,3 @@ def test_a_tied_weight_bound_once_names_the_buffer_that_is_left_over(models):
     assert lines["x_right"]["reason"].endswith(
         "is it a buffer of a tied weight (x)? Bind all of its buffers"
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("GLOB", "trainers:GLOB['quadratic']: unknown stage 'tims_a': did you mean 'times_a'?"),
-        ("BUFFER", "trainers:BUFFER['quadratic']: unknown parameter 'xx': did you mean 'x"),
-        ("KEY", "trainers:KEY['quadratc']: the suite has no such model; did you mean 'quadratic'?"),
-        ("NOTHING", "trainers:NOTHING['quadratic'] has neither `gradients` nor `stages`;"),
-    ],
-)
-def test_what_can_be_seen_before_the_run_ends_it_before_the_run(run, folder, name, line):
-    Path("trainers.py").write_text(TRAINERS)
-    found = run("--model", "quadratic", "--impl", f"trainers:{name}")
-    assert (found.code, found.out) == (3, "")
-    assert found.err.startswith(f"gradcheck: {line}")
-    assert found.err.count("\n") == 1

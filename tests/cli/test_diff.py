@@ -156,52 +156,6 @@ def test_several_implementations_are_compared_by_name(run, reported, diff):
     assert diff("both.json::kernels:RIGHT", "one.json").code == 1
 
 
-@pytest.mark.slow(keep=5)
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["old.json", "none.json"], "none.json: there is no such file; `gradcheck run"),
-        (["old.json", "kernels.py"], "kernels.py: it is no report of"),
-        (["old.json::kernel:IMPL", "old.json"], "did you mean 'kernels:IMPL'?"),
-        (["old.json", "old.json::"], "write REPORT::IMPLEMENTATION"),
-        (["::kernels:IMPL", "old.json"], "write REPORT::IMPLEMENTATION"),
-        (["old.json"], "it holds 1 implementation (kernels:IMPL), and one report alone"),
-        (["both.json::kernels:WRONG"], "name NEW, too"),
-        (["old.json", "both.json"], "say which to compare, old.json::NAME both.json::NAME"),
-        (["old.json", "old.json", "--format", "junit"], "unknown format 'junit'"),
-        (["old.json", "old.json", "-o", "x.xml"], "diff writes terminal, markdown, html, json"),
-        (["old.json", "old.json", "-o", "none/x.md"], "there is no folder none"),
-        (["old.json", "old.json", "--fail-on", "newly_failing"], "did you mean 'newly-failing'?"),
-        (["old.json", "old.json", "--fail-on", ""], "unknown mark ''"),
-        (["old.json", "other.json"], "nothing can be compared: the reports have no case in common"),
-        (["old.json", "seed.json"], "nothing can be compared: the reports have no case in common"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_compared_exits_2(run, reported, diff, words, says):
-    named = " ".join(words)
-    if "old" in named:
-        reported("old")
-    if "seed" in named:
-        reported("seed", "RIGHT", "--seed", "1")
-    if "other.json" in named:
-        run("--op", "sgn", "--sample", "typical", "-q", "-o", "other.json")
-    if "both" in named:
-        run(*RELU, "--impl", "kernels:RIGHT", "--impl", "kernels:WRONG", "-o", "both.json")
-    found = diff(*words)
-    assert found.code == 2
-    assert says in found.err
-    assert found.err.startswith("gradcheck: ")
-    assert "Traceback" not in found.err
-
-
-@pytest.mark.parametrize("factor", ["0.9", "0", "-1", "nan", "inf", "x"])
-def test_a_factor_that_nothing_grows_by_is_refused(diff, capsys, factor):
-    with pytest.raises(SystemExit) as ended:
-        diff("old.json", "new.json", f"--factor={factor}")
-    assert ended.value.code == 2
-    assert "factor" in capsys.readouterr().err
-
-
 def test_a_run_that_was_cut_short_has_not_removed_anything(reported, diff):
     reported("whole", forms=("json", "jsonl"))
     lines = Path("whole.jsonl").read_bytes().splitlines(keepends=True)

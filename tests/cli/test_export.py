@@ -166,32 +166,6 @@ def test_another_seed_asks_something_else(export):
     assert not set(digests[0]) & set(digests[1])
 
 
-def test_a_folder_that_holds_something_is_left_alone(run):
-    Path("full").mkdir()
-    Path("full/mine").write_text("mine")
-    found = run("full", *SMALL, command="export")
-    assert (found.code, found.out) == (2, "")
-    assert "full is not empty; name a new folder" in found.err
-    assert [p.name for p in Path("full").iterdir()] == ["mine"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["no/such/folder"], "No such file or directory"),
-        (["kernels.py"], "File exists"),
-        (["out", "--model", "gpt2"], "operators are exported; leave --model and --rule out"),
-        (["out", "--op", "rms_nrom"], "did you mean 'rms_norm'?"),
-        (["out", "--dtype", "mp50"], "--dtype mp50 is for models"),
-    ],
-)
-def test_a_wrong_export_says_how_to_write_it(run, words, said):
-    found = run(*words, command="export")
-    assert found.code == 2
-    assert said in found.err
-    assert not Path("out").exists()
-
-
 def test_what_a_dtype_does_not_hold_is_counted_and_not_asked(run):
     words = ("--op", "exp", "--dtype", "float16", "--dtype", "float32")
     found = run("out", *words, command="export")
@@ -526,22 +500,6 @@ def test_reports_go_where_they_go_for_run(export, run):
     assert "\nRESULT pass checked=8 pass=8 " in found.out
     assert "all 8 checks passed" in Path("r.md").read_text()
     assert "<testsuite" in Path("r.xml").read_text()
-
-
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["out", "--format", "xls"], "unknown format"),
-        (["out", "-o", "no/such/r.md"], "there is no folder"),
-        (["out", "--convention", "Torhc"], "unknown system"),
-    ],
-)
-def test_a_wrong_judge_says_how_to_write_it(export, run, words, said):
-    export("out", "bin", *SMALL)
-    found = run(*words, command="judge")
-    assert found.code == 2
-    assert said in found.err
 
 
 def test_one_case_is_no_cases(run):

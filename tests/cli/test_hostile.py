@@ -25,7 +25,7 @@ def says(ct, x): raise ValueError(TEXT + "x" * 1_000_000)
 def odd(ct, x): raise Odd()
 def strange(ct, x): return Array()
 def floods(ct, x):
-    os.write(1, b"\xff\xfe\x00" + TEXT.encode("utf-8", "surrogatepass") + b"y" * 10_000_000)
+    os.write(1, b"\xff\xfe\x00" + TEXT.encode("utf-8", "surrogatepass") + b"y" * 1_000_000)
     os.write(2, b"\xff" * 100 + b"\n::error::pwned\n##[error]pwned\n")
     return 3 * ct
 def dies(ct, x):

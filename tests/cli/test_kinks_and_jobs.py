@@ -1,4 +1,4 @@
-"""--convention, --dtype all, --taylor and -j, as typed."""
+"""--convention, --dtype all and --taylor, as typed."""
 
 import pytest
 
@@ -20,20 +20,6 @@ def test_a_convention_asked_for_is_the_only_right_one(run):
     assert "--convention JAX" in said  # in the line to paste
 
 
-def test_an_unknown_system_is_refused_with_the_nearest(run):
-    found = run("--op", "relu", "--convention", "torc")
-    assert (found.code, found.out) == (2, "")
-    assert "did you mean 'PyTorch'?" in found.err
-
-
-@pytest.mark.parametrize("word", ["0", "-1", "many", "1.5"])
-def test_processes_are_counted_in_whole_numbers_from_one(run, word, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        run("--op", "relu", "-j", word)
-    assert stopped.value.code == 2
-    assert "-j" in capsys.readouterr().err
-
-
 def test_taylor_adds_the_remainder_of_every_gradient(judged):
     plain = judged("-q", "--op", "tanh").results
     asked = judged("-q", "--op", "tanh", "--taylor").results
@@ -47,33 +33,6 @@ def test_taylor_adds_the_remainder_of_every_gradient(judged):
         if result["dtype"] == "float64" and curve is not None:
             assert len(curve["steps"]) == len(curve["remainders"]) == 1 + len(curve["slopes"])
             assert abs(curve["intercept"]) <= curve["error_bar"]
-
-
-@pytest.mark.slow
-def test_curves_come_back_from_other_processes(process):
-    words = ("run", "-q", "--op", "tanh", "--op", "relu", "--taylor", "--format", "json")
-    one, several = process(*words), process(*words, "-j", "2")
-    assert one.stdout == several.stdout
-    assert '"intercept"' in one.stdout
-
-
-@pytest.mark.slow
-def test_evidence_comes_back_from_other_processes(process):
-    words = ("run", "-q", "--impl", "examples.kernels:IMPL", "--op", "rms_norm", "--sample",
-             "typical", "--sample", "tiny", "--format", "json")  # fmt: skip
-    one, several = process(*words), process(*words, "-j", "2")
-    assert one.stdout == several.stdout
-    assert '"cells": "' in one.stdout
-    assert '"bars": [' in one.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("word", ["2", "auto"])
-def test_several_processes_print_what_one_prints(process, word):
-    words = ("run", "-q", "--op", "relu", "--op", "clamp", "--op", "max")
-    one, several = process(*words), process(*words, "-j", word)
-    assert (one.returncode, several.returncode) == (0, 0)
-    assert several.stdout == one.stdout
 
 
 @pytest.mark.slow

@@ -406,27 +406,6 @@ def test_a_log_cut_short_knows_what_was_known_so_far(run, again):
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "there is no such file; `gradcheck run -o run.jsonl` writes it"),
-        ("", "the run was killed as it began"),
-        ('{"header": {"sch', "the run was killed as it began"),
-        ("[]\n", "it is no report of"),
-        ("RESULT pass\n", "it is no report of"),
-        ('{"header": {"schema": 99}}\n', "its schema is 99, and this gradcheck reads 1"),
-    ],
-)
-def test_what_is_no_log_is_refused(again, content, said):
-    if content is not None:
-        Path("run.jsonl").write_text(content)
-    found = again("run.jsonl", "-o", "out.md")
-    assert (found.code, found.out) == (2, "")
-    assert said in found.err
-    assert found.err.count("\n") == 1
-    assert not Path("out.md").exists()
-
-
 def test_a_log_is_read_from_a_pipe(run, there):
     run(*KEPT, "-o", "run.jsonl")
     with Path("run.jsonl").open("rb") as log:
@@ -525,14 +504,6 @@ def test_a_baseline_is_of_the_whole(run):
     assert "name it with --baseline FILE" in merged.err
     merged = run(*names, "--baseline", "known.toml", "--suite", "slow:SUITE", command="merge")
     assert (merged.code, merged.err) == (0, "")
-
-
-@pytest.mark.parametrize("word", ["", "0/1", "2/1", "x", "1/2/3"])
-def test_what_is_no_shard_is_a_usage_error(run, capsys, word):
-    with pytest.raises(SystemExit) as caught:
-        run(f"--shard={word}")
-    assert caught.value.code == 2
-    assert "write I/N with 1 ≤ I ≤ N" in capsys.readouterr().err
 
 
 # ── what failed last time ────────────────────────────────────────────────────────────────────

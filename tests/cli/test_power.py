@@ -171,45 +171,6 @@ def test_what_code_prints_is_no_part_of_the_report(power):
     assert found.err.count("printed by a mutant") > 2
 
 
-@pytest.mark.slow(keep=4)
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--op sqaure", "unknown operator 'sqaure': did you mean 'square'?"),
-        ("--dtype flaot64", "unknown dtype 'flaot64': did you mean 'float64'?"),
-        ("--dtype float16", "power attacks float64 and float32, not float16 or bfloat16"),
-        ("--dtype all", "power attacks float64 and float32, not float16 or bfloat16"),
-        *(
-            (f"--part={part}", f"--part {part}: write I/N with 1 ≤ I ≤ N, such as 1/5")
-            for part in ("0/5", "6/5", "1", "1/", "/5", "-1/5", "1/0", "a/b", "1/5/5", "²/5")
-        ),
-        ("-o power.html", "-o power.html: power writes terminal, markdown, json, not html"),
-        ("-o power.md:junit", "-o power.md: power writes terminal, markdown, json, not junit"),
-        ("-o power.pdf", "-o power.pdf: the ending does not say which format"),
-        ("-o missing/power.md", "there is no folder missing; create it first"),
-        ("-o a.md -o ./a.md", "-o a.md: named twice"),
-        ("-o .:json", "it is a folder; name a file in it"),
-    ],
-)  # fmt: skip
-def test_a_mistaken_word_ends_in_one_line_before_anything_is_attacked(
-    power, monkeypatch, words, said
-):
-    monkeypatch.setattr("gradcheck.power.operators.CaseTruth", lambda *_: pytest.fail("it began"))
-    found = power("SOUND", *words.split())
-    assert (found.code, found.out) == (2, "")
-    *_, line = found.err.splitlines()
-    assert line.startswith("gradcheck: ")
-    assert said in line
-
-
-@pytest.mark.parametrize("words", ["-j 0", "-j -1", "-j x", "--seed 1.5", "--op"])
-def test_what_the_parser_does_not_know_is_a_usage_error_too(capsys, words):
-    with pytest.raises(SystemExit) as stop:
-        main(["power", *words.split()])
-    assert stop.value.code == 2
-    assert capsys.readouterr().err.startswith("gradcheck: power: -")
-
-
 def test_a_bad_mutant_is_refused_with_what_to_change(power):
     found = power("BAD")
     assert found.out == ""
@@ -292,24 +253,6 @@ def test_models_are_attacked_with_planted_faults(capsys, tmp_path):
     assert "hinge/label-left-out" in path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--model", "svn"], "did you mean 'svm'?"),
-        (["--model", "svm", "--op", "sqr"], "leave --op, --rule and --part out"),
-        (["--model", "svm", "--part", "1/2"], "leave --op, --rule and --part out"),
-        (
-            ["--model", "svm", "--dtype", "float16"],
-            "float64 and float32, not float16",
-        ),
-        (["--model", "svm", "-o", "report.html"], "power writes terminal, markdown, json"),
-    ],
-)
-def test_what_power_of_models_does_not_take(capsys, arguments, says):
-    assert main(["power", *arguments]) == 2
-    assert says in capsys.readouterr().err
-
-
 # ── update rules ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -319,20 +262,6 @@ def test_wrong_update_rules_are_rejected_and_reported(run, tmp_path):
     assert found.code == 0, found.out + found.err
     assert found.out.splitlines()[-1].startswith("POWER pass mutants=9/9 alarms=0")
     assert "every wrong update is rejected" in (tmp_path / "rules.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--rule", "adm"], "unknown rule 'adm'"),
-        (["--rule", "adam", "--op", "relu"], "leave --op, --dtype and --part out"),
-        (["--rule", "adam", "-o", "x.html"], "power writes"),
-    ],
-)
-def test_what_power_cannot_do_with_rules_is_said(run, words, said):
-    found = run(*words, command="power")
-    assert found.code == 2
-    assert said in found.err
 
 
 # ── contracts ────────────────────────────────────────────────────────────────────────────────
@@ -346,21 +275,6 @@ def test_mutants_of_a_contract_are_rejected_and_reported(run, tmp_path, monkeypa
     assert found.code == 1  # the properties that these two mutants do not need
     assert found.out.splitlines()[-1] == "POWER fail mutants=2/2 properties=2/16 alarms=0"
     assert "NOT SOUND" in (tmp_path / "contract.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--contract", "--op", "relu"], "leave --op, --dtype and --part out"),
-        (["--contract", "--model", "svm"], "leave --model and --rule out"),
-        (["--contract", "--rule", "adam"], "leave --model and --rule out"),
-        (["--contract", "-o", "x.html"], "power writes"),
-    ],
-)
-def test_what_power_cannot_do_with_contracts_is_said(run, words, said):
-    found = run(*words, command="power")
-    assert found.code == 2
-    assert said in found.err
 
 
 # ── diagnoses ────────────────────────────────────────────────────────────────────────────────
@@ -380,16 +294,6 @@ def test_mutants_are_diagnosed_without_their_specs(power):
     found = power("SOUND", "--diagnosis", "--black-box", "-o", "d.md")
     assert " passed=" in found.out.splitlines()[-1]
     assert "gradcheck power --diagnosis --black-box: " in Path("d.md").read_text()
-    alone = power("SOUND", "--black-box")
-    assert (alone.code, alone.out) == (2, "")
-    assert "add --diagnosis" in alone.err
-
-
-@pytest.mark.parametrize("words", ["--model svm", "--rule adam", "--contract", "--dtype float32"])
-def test_diagnoses_are_of_operators_in_their_own_dtype_alone(power, words):
-    found = power("SOUND", "--diagnosis", *words.split())
-    assert (found.code, found.out) == (2, "")
-    assert "leave --model, --rule, --contract and --dtype out" in found.err
 
 
 @pytest.mark.parametrize(("code", "word"), [(4, "EMPTY"), (2, "BAD")])

@@ -36,24 +36,8 @@ def test_a_program_that_does_not_exits_with_1_and_cannot_paint_the_terminal(run)
     assert max(map(len, found.out.splitlines())) <= 100
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["--", "./nothing-here"], 3, "does not start: No such file"),
-        ([*COMMAND, "frames", "version_2"], 3, "speaks GRADCHECK/2"),
-        (["--op", "no_such", *COMMAND[2:], "frames"], 2, "no_such"),
-        (["--timeout", "0", *COMMAND, "frames"], 2, "nothing answers in no time"),
-        (["--timeout", "nan", *COMMAND, "frames"], 2, "nothing answers in no time"),
-    ],
-)
-def test_what_cannot_be_probed_is_told_apart(run, words, code, said):
-    found = run(*words, command="probe")
-    assert found.code == code
-    assert said in found.err
-
-
-def test_a_program_must_be_named(run):
-    with pytest.raises(SystemExit) as caught:
-        run("--level", "frames", command="probe")
-    assert caught.value.code == 2
+@pytest.mark.slow
+def test_a_program_of_another_version_does_not_load(run):
+    found = run(*COMMAND, "frames", "version_2", command="probe")
+    assert found.code == 3
+    assert "speaks GRADCHECK/2" in found.err

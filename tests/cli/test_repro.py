@@ -147,29 +147,16 @@ def test_only_the_gradient_that_is_meant_is_shown(repro):
     assert one == "gradcheck repro mul/same-shape/typical/float32:y"
 
 
-@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "code"),
     [
-        ("relu/default/typical/float46", 2, "unknown dtype 'float46': did you mean 'float64'?"),
-        ("rellu/default/typical/float64", 2, "unknown operator 'rellu': did you mean 'relu'?"),
-        ("relu/default/typical", 2, "is no name of a case"),
-        (f"{CASE}#0000", 2, "the case has changed its meaning since"),
-        ("gpt2/default/small/float64", 2, "gpt2 is a model: `gradcheck run --model gpt2"),
-        (f"{CASE} --impl nothing:X", 3, "No module named 'nothing'"),
-        (f"{CASE} --impl kernels:NUMBER", 3, "make it a dict from operator names"),
-        (f"{CASE} --impl kernels:EMPTY", 4, ""),
-        (f"{CASE} --format docx", 2, "unknown format 'docx'"),
-        (f"{CASE} --convention Torch", 2, "did you mean 'PyTorch'"),
-        (f"{CASE} -o no/report.html", 2, "there is no folder no"),
-        ("many/default/only/float64 --suite kernels:INVALID", 5, ""),
-        ("square/default/only/float64 --suite kernels:FAILING", 1, ""),
+        (f"{CASE} --impl kernels:EMPTY", 4),
+        ("many/default/only/float64 --suite kernels:INVALID", 5),
+        ("square/default/only/float64 --suite kernels:FAILING", 1),
     ],
-)  # fmt: skip
-def test_exit_codes_are_those_of_run(repro, words, code, says):
-    found = repro(*words.split())
-    assert found.code == code
-    assert says in found.err
+)
+def test_exit_codes_are_those_of_run(repro, words, code):
+    assert repro(*words.split()).code == code
 
 
 def test_a_report_goes_to_a_file_as_well(repro, folder):
@@ -211,13 +198,6 @@ def test_code_that_kills_its_process_is_a_verdict_and_a_script(repro, folder):
     assert subprocess.run(script, capture_output=True, check=False).returncode == -6
 
 
-def test_an_export_that_cannot_be_written_is_refused_before_the_run(repro):
-    Path("deadly.py").write_text(DEADLY)
-    found = repro(CASE, "--impl", "deadly:CRASHES", "--export", "no/repro.py")
-    assert found.code == 2
-    assert "--export no/repro.py: there is no folder no" in found.err
-
-
 def test_an_export_that_fails_late_loses_no_result(repro, folder, monkeypatch):
     def full(self, *_, **__):
         raise OSError(28, "No space left on device")
@@ -227,13 +207,3 @@ def test_an_export_that_fails_late_loses_no_result(repro, folder, monkeypatch):
     assert found.code == 2
     assert "--export repro.py: No space left on device; the results are on stdout" in found.err
     assert "FAIL dx: " in found.out
-
-
-def test_help_imports_no_numpy(environment):
-    script = "import sys; from gradcheck.cli.main import main\ntry: main(['repro', '--help'])\n"
-    script += "except SystemExit: print('numpy' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "CASE" in done.stdout
-    assert done.stdout.endswith("False\n")

@@ -123,22 +123,6 @@ def test_what_another_operator_has_silenced_does_not_pass(run):
     assert "another operator's code has changed this process" in " ".join(found.out.split())
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--require", "rleu"], "unknown operator, model or rule to require 'rleu': did you mean"),
-        (["--require", "relu/typical"], "'relu/typical': did you mean 'relu/default'?"),
-        (["--require", "tanh"], "--require tanh: nothing that is selected matches it; select it"),
-        (["--require", ""], "unknown operator, model or rule to require ''"),
-        (["--require", "relu", "--op", "tanh", "-k", "tanh"], "--require relu: nothing that is"),
-    ],
-)
-def test_what_cannot_be_required_is_refused_before_anything_runs(run, words, said):
-    found = run(*ops("relu"), *words)
-    assert (found.code, found.out) == (2, "")
-    assert said in found.err
-
-
 def test_a_project_requires_what_is_run_of_it(run):
     Path("pyproject.toml").write_text('[tool.gradcheck]\nrequire = ["tanh", "relu"]\n')
     assert run(*ops("tanh", "relu")).code == 1

@@ -44,6 +44,8 @@ def test_the_same_run_has_the_same_bytes_in_every_format(elsewhere, tmp_path):
         first, second = (tmp_path / place / f"out.{form}" for place in ("one", "two"))
         assert first.read_bytes() == second.read_bytes(), form
     assert b"\nRESULT fail " in (tmp_path / "one" / "out.terminal").read_bytes()
+    evidence = (tmp_path / "two" / "out.json").read_text()  # it came back from other processes
+    assert all(words in evidence for words in ('"intercept"', '"cells": "', '"bars": ['))
 
 
 def verdicts(found):

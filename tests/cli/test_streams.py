@@ -121,16 +121,6 @@ def test_several_reports_come_from_one_run(run, monkeypatch):
     assert ET.parse("out.xml").getroot().tag == "testsuites"
 
 
-@pytest.mark.slow
-def test_two_runs_give_the_same_bytes(run):
-    words = ("--op", "rms_norm", "--op", "relu", "--impl", "reference", "--impl", "kernels:WRONG")
-    for name in ("first", "second"):
-        assert run(*words, "-o", f"{name}.md", "-o", f"{name}.json").code == 1
-    for ending in ("md", "json"):
-        first, second = (Path(f"{n}.{ending}").read_bytes() for n in ("first", "second"))
-        assert first == second
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_loses_one_report_but_not_the_results(run):
     found = run(*RELU, "-o", "/dev/full:html", "-o", "good.json")
@@ -211,15 +201,6 @@ def test_a_full_stdout_is_an_output_error(process, words):
     assert found.returncode == 2
     assert found.stderr == "gradcheck: stdout: No space left on device\n"
     assert "-o" not in words or Path("out.md").read_text().startswith("**gradcheck: ")
-
-
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("closed", [1, 2])
-def test_a_stream_that_the_caller_closed_is_done_without(process, closed):
-    found = process("run", *RELU, "-o", "out.md", closed=closed)
-    assert found.returncode == 0
-    assert (found.stderr, bool(found.stdout)) == ("", closed == 2)
-    assert Path("out.md").read_text().startswith("**gradcheck: ")
 
 
 def test_progress_goes_to_a_terminal_only_and_leaves_a_clean_line(run, monkeypatch):

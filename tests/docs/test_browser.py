@@ -11,43 +11,47 @@ pytestmark = pytest.mark.slow
 CHROMIUM = Path("/usr/bin/chromium")
 
 
-@pytest.fixture
-def opened(site):
-    """A page of a browser, and what it complained of or asked of others."""
+@pytest.fixture(scope="module")
+def browser():
     driver = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM.exists():
         pytest.skip(f"no {CHROMIUM}")
-    wrong: list[str] = []
     with driver.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        page = browser.new_page()
-        page.set_default_timeout(300_000)
-        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
-        page.on(
-            "request",
-            lambda request: (
-                wrong.append(f"asked for {request.url}")
-                if not request.url.startswith((site.as_uri(), "data:"))
-                else None
-            ),
-        )
-        yield page, wrong
-        browser.close()
+        found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield found
+        found.close()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["index", "reference/operators/norm/rms_norm", "explanation/judgement", "reference/api"],
-)
-def test_a_page_asks_nobody_and_reports_no_error(site, opened, name):
+@pytest.fixture
+def opened(site, browser):
+    """A page of a browser, and what it complained of or asked of others."""
+    wrong: list[str] = []
+    page = browser.new_page()
+    page.set_default_timeout(300_000)
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+    page.on(
+        "request",
+        lambda request: (
+            wrong.append(f"asked for {request.url}")
+            if not request.url.startswith((site.as_uri(), "data:"))
+            else None
+        ),
+    )
+    yield page, wrong
+    page.close()
+
+
+def test_pages_ask_nobody_and_report_no_error(site, opened):
     page, wrong = opened
-    page.goto((site / f"{name}.html").as_uri())
-    page.wait_for_selector("h1")
-    assert wrong == []
-    wide = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
-    assert not wide, "the page scrolls sideways"
+    for name in ("index", "reference/operators/norm/rms_norm", "explanation/judgement",
+                 "reference/api"):  # fmt: skip
+        page.goto((site / f"{name}.html").as_uri())
+        page.wait_for_selector("h1")
+        assert wrong == [], name
+        wide = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+        assert not wide, f"{name} scrolls sideways"
 
 
 def test_a_search_finds_an_operator_by_a_part_of_its_name(site, opened):

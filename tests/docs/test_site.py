@@ -20,8 +20,9 @@ from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
 import gradcheck
 from gradcheck import report
-from gradcheck.cli import examples, exit_codes, main
+from gradcheck.cli import exit_codes, main
 from gradcheck.cli.options import project_keys
+from gradcheck.cli.parser import EXAMPLES, FIRST_STEPS
 from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.results.verdict import Breach, Known, Verdict
@@ -144,7 +145,7 @@ def test_every_command_and_every_flag_is_in_the_reference(site):
     assert len(found) > 10
     for name, flags in found.items():
         word = name.split()[0] if name else "index"
-        shown = examples.OF.get(name, ()) if name else examples.FIRST
+        shown = EXAMPLES.get(name, ()) if name else FIRST_STEPS
         words = [f"gradcheck {name}".strip(), *flags, *(line for line, _ in shown)]
         assert not missing(site, f"reference/commands/{word}.html", words), name
 

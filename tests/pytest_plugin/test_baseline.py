@@ -61,11 +61,6 @@ reason = "there is no such output"
 
 
 @pytest.fixture
-def kernels():
-    return KERNELS
-
-
-@pytest.fixture
 def judged(pytest_, folder):
     def judge(impl, *entries, words=()):
         (folder / "known.toml").write_text("".join(entries))

@@ -37,11 +37,6 @@ WORDS = ("--gradcheck-suite", "gradcheck_cases:SUITE", "--gradcheck-sample", "ty
 DEADLY = (*WORDS, "--gradcheck-impl", "kernels:DEADLY", "--gradcheck-timeout", "4")
 
 
-@pytest.fixture
-def kernels():
-    return KERNELS
-
-
 def only(*ops):
     return [word for op in ops for word in ("--gradcheck-op", op)]
 
@@ -73,7 +68,7 @@ def test_code_that_kills_its_process_is_a_failure_and_the_rest_goes_on(pytest_, 
 @pytest.mark.slow
 def test_in_pytests_own_process_for_a_debugger(pytest_):
     words = (*DEADLY, *only("tanh"), "--gradcheck-no-isolate")
-    assert pytest_(*words).returncode == -signal.SIGSEGV
+    assert pytest_(*words, alone=True).returncode == -signal.SIGSEGV
 
 
 @pytest.mark.slow

@@ -49,11 +49,6 @@ def only(*ops):
     return [word for op in ops for word in ("--gradcheck-op", op)]
 
 
-@pytest.fixture
-def kernels():
-    return KERNELS
-
-
 def collected(found):
     return [line for line in found.stdout.splitlines() if line.startswith("gradcheck::")]
 
@@ -66,7 +61,7 @@ def test_without_the_flag_nothing_is_added_and_nothing_imported(pytest_, folder)
         "    ours = {'gradcheck.run.execute', 'gradcheck.spec.suite'}\n"
         "    assert not {'numpy', *ours} & set(sys.modules)\n"
     )
-    found = pytest_("--gradcheck-op", "no_such_operator")
+    found = pytest_("--gradcheck-op", "no_such_operator", alone=True)
     assert found.returncode == 0, found.stdout
     assert "1 passed" in found.stdout
 
@@ -238,7 +233,7 @@ def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
         "def slips(*_): raise ZeroDivisionError('a slip of ours')\n"
         "gradcheck.run.judge_case.judge = slips\n"
     )
-    found = pytest_(*MIXED, *only("relu"))
+    found = pytest_(*MIXED, *only("relu"), alone=True)
     assert found.returncode == 1
     assert "in slips" in found.stdout or "def slips" in found.stdout
     assert "ZeroDivisionError: a slip of ours" in found.stdout

@@ -48,15 +48,10 @@ SCHEDULERS = (("load", 2), ("worksteal", 1), ("loadscope", 1))
 
 
 @pytest.fixture
-def kernels():
-    return KERNELS
-
-
-@pytest.fixture
 def judged(pytest_):
     def judge(impl, *words, processes=2):
         shared = ("-p", "xdist", "-n", str(processes)) if processes else ()
-        return pytest_(*WORDS, "--gradcheck-impl", f"kernels:{impl}", *shared, *words)
+        return pytest_(*WORDS, "--gradcheck-impl", f"kernels:{impl}", *shared, *words, alone=True)
 
     return judge
 

@@ -33,11 +33,6 @@ def test_suite(case, name):
 """
 
 
-@pytest.fixture
-def kernels():
-    return KERNELS
-
-
 @pytest.mark.slow
 def test_tf32_fails_at_points_of_ones_own_and_of_the_suite(pytest_, folder):
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n")

@@ -84,11 +84,6 @@ def test_lacks(case):
 
 
 @pytest.fixture
-def kernels():
-    return KERNELS
-
-
-@pytest.fixture
 def tests(folder):
     (folder / "tests").mkdir()
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --strict-markers\n")

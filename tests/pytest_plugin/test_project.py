@@ -39,11 +39,6 @@ XDIST = ("-p", "xdist", "-n", "2")
 
 
 @pytest.fixture
-def kernels():
-    return KERNELS
-
-
-@pytest.fixture
 def project(folder):
     """`project(table)`: the folder, with this in its pyproject.toml."""
 
@@ -66,7 +61,7 @@ def test_a_session_that_asks_for_nothing_is_none_of_the_table_s(pytest_, project
         "def test_own(): assert not {'numpy', 'gradcheck.cli.options'} & set(sys.modules)\n"
     )
     for words in ((), ("--gradcheck-op", "tanh", "--gradcheck-seed", "2")):
-        found = pytest_(*words)
+        found = pytest_(*words, alone=True)
         assert (found.returncode, "1 passed" in found.stdout) == (0, True), found.stdout
 
 

@@ -13,7 +13,8 @@ from gradcheck.run.merge import Named, merged
 from gradcheck.run.plan import Plan, shard_of
 from tests.case_results import changed
 
-SAMPLES = [case.sample.name for case in SUITE.cases(["relu"])]
+SAMPLES = [case.sample.name for case in SUITE.cases(["relu"])][:6]
+"""In two dtypes these are more than ten crashes; each starts a process."""
 CRASHES = """
 import os
 def relu(ct, x): os.abort()
@@ -29,7 +30,9 @@ def crashing(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *sys.path]))
     words = {"implementations": ["aborts:IMPL", "reference"], "dtypes": ["float64", "float32"]}
-    cases = [*SUITE.cases(["relu"]), *SUITE.cases(["tanh"], samples=["typical"])]
+    cases = [
+        *SUITE.cases(["relu"], samples=SAMPLES), *SUITE.cases(["tanh"], samples=["typical"])
+    ]  # fmt: skip
     suites = ["gradcheck_cases:SUITE"]
     return Plan(suite=SUITE, cases=cases, seed=0, isolate=True, suites=suites, **words)
 
@@ -45,7 +48,7 @@ def crashed(run):
 @pytest.mark.slow
 def test_jobs_and_shards_leave_out_the_same(crashing):
     run = execute(crashing)
-    assert len(SAMPLES) > 6
+    assert len(SAMPLES) == 6
     verdicts = crashed(run)
     assert verdicts[:10] == [Verdict.CRASH] * 10
     assert verdicts[10:] == [Verdict.NOTRUN] * (2 * len(SAMPLES) - 10)

@@ -7,7 +7,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck import pytest_plugin
-from gradcheck.cli import options
+from gradcheck.cli import flags, options
 from gradcheck.cli.main import _parser
 from gradcheck.errors import UsageError
 from gradcheck.results.case_result import Kind
@@ -28,7 +28,7 @@ EXTRA = Option(
 def extended(monkeypatch):
     """The table with one more option, in every module that reads it."""
     table = (*(option for option in OPTIONS if option.name != "convention"), EXTRA)
-    for module in (options, pytest_plugin, to_result):
+    for module in (flags, options, pytest_plugin, to_result):
         monkeypatch.setattr(module, "OPTIONS", table)
     to_result._repeated.cache_clear()
     yield
@@ -37,7 +37,7 @@ def extended(monkeypatch):
 
 def test_a_new_option_is_a_flag_a_key_a_flag_of_pytest_and_in_repro_lines(extended, tmp_path):
     parser = argparse.ArgumentParser()
-    options.add_sections(parser, IMPLEMENTATION)
+    flags.add_sections(parser, IMPLEMENTATION)
     assert parser.parse_args(["--flavour", "sour"]).flavour == "sour"
     assert "the flavour of a run" in parser.format_help()
 
@@ -65,10 +65,10 @@ def test_a_new_option_is_a_flag_a_key_a_flag_of_pytest_and_in_repro_lines(extend
 
 def test_every_option_is_a_flag_of_a_run_and_sets_a_field_that_there_is():
     commands = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
-    flags = {f for a in commands.choices["run"]._actions for f in a.option_strings}
+    known_flags = {f for a in commands.choices["run"]._actions for f in a.option_strings}
     known = {field.name for field in fields(Plan)}
     for option in OPTIONS:
-        assert {option.short or f"--{option.name}"} <= flags
+        assert {option.short or f"--{option.name}"} <= known_flags
         assert option.plan in ("", *known)
         assert option.repro in ("", "always", *Kind, *Part)
         assert not option.repro or option.plan

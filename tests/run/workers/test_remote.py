@@ -105,8 +105,9 @@ def test_an_implementation_that_kills_its_worker_has_crashed_and_the_run_goes_on
 
 @pytest.mark.slow
 def test_too_many_of_them_are_left_out_as_ever(code):
-    asked = plan("relu", implementations=[code("DIES")], contract=False)
-    assert len(asked.cases) * 2 > 12
+    few = [case.sample.name for case in SUITE.cases(["relu"])[:6]]
+    asked = plan("relu", samples=few, implementations=[code("DIES")], contract=False)
+    assert len(asked.cases) * 2 == 12
     verdicts = [r.finding.verdict for r in execute(asked).results]
     assert verdicts[:10] == [Verdict.CRASH] * 10
     assert {*verdicts[10:]} == {Verdict.NOTRUN}
