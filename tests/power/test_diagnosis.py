@@ -51,10 +51,12 @@ def test_too_few_right_or_too_many_wrong_are_not_good(right, wrong, unnamed, goo
 
 def test_what_stopped_early_or_had_trouble_is_not_sound():
     found = diagnosed(one("F"))
-    assert found.sound
+    assert (found.sound, found.checked, found.invalid) == (True, True, False)
     assert not replace(found, complete=False).sound
-    assert not replace(found, troubles=("a worker process died",)).sound
+    lost = replace(found, troubles=("a worker process died",))
+    assert (lost.sound, lost.invalid) == (False, True)
     assert not diagnosed().sound
+    assert not diagnosed().checked
 
 
 def test_verdicts_are_counted_apart_for_what_is_held_out():

@@ -24,7 +24,7 @@ def inputs(draw):
         ({"name": "a b"}, "use lower-case letters"),
         ({"name": "zeros of x"}, "use lower-case letters"),  # what an impostor is called
         ({"name": ""}, "use lower-case letters"),
-        ({"label": "Z"}, "no class 'Z'; known: S, F, R, "),
+        ({"label": "Z"}, "no class 'Z'; known: sign, scale, reduction, "),
         ({"label": ""}, "no class ''; known: "),
         ({"label": "f"}, "no class 'f'; known: "),
         ({"label": "F", "also": ("Q",)}, "no class 'Q'; known: "),
