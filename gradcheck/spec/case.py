@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.draw import Draw
-from gradcheck.spec.operator import Dialect
+if TYPE_CHECKING:  # reports and `--help` need `Kind`, and no NumPy
+    from gradcheck.numerics.arrays import Attrs
+    from gradcheck.numerics.draw import Draw
+    from gradcheck.spec.operator import Dialect
 
 
 class Kind(StrEnum):
@@ -82,6 +83,8 @@ class AnyCase(ABC):
 
     def draw(self, *role: object) -> Draw:
         """A generator for one role ("primals", "cotangents"); equal for all dialects."""
+        from gradcheck.numerics.draw import Draw  # deferred: it imports NumPy
+
         return Draw(self.seed, self.suite, self.spec.name, self.point.name, *role)
 
     @cached_property
