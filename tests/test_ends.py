@@ -230,7 +230,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("factor", [1, 1.01])
 @pytest.mark.parametrize(("made", "hows"), WAYS)

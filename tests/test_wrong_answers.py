@@ -223,7 +223,7 @@ def test_softmax_without_its_dot_term_is_rejected(seed, dtype):
     )
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("those", seeds(3, few=1))
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_the_unsolved_case_needs_no_oracle(x, dtype):
     assert wrong.error_bar < 1e-4 * abs(exact)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "those",

@@ -180,7 +180,7 @@ def test_without_a_gate_a_failure_is_left_to_a_later_job(check):
     assert (done.code, done.outputs["exit-code"]) == (0, "1")
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=4)
 @pytest.mark.parametrize(
     "name", ["implementations", "operators", "dtypes", "baseline", "shard", "merge", "args", "gate"]
 )
@@ -210,7 +210,7 @@ def test_what_is_to_be_installed_is_never_read_by_a_shell(step, folder, tmp_path
     assert not (folder / "pwned").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("whose", ["TALKS", "RAISES"])
 def test_what_the_code_prints_is_no_command(check, whose):
     done = check(implementations=f"kernels:{whose}")

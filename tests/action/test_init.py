@@ -62,7 +62,7 @@ def test_it_is_yaml_of_bash_and_says_what_to_commit(service, init, folder):
     assert scripts(service)[0].strip() == "python -m pip install somewhere/gradcheck"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(("whose", "expected"), [("RIGHT", 0), ("WRONG", 1), ("NONE", 3)])
 def test_its_script_judges(service, init, runner, whose, expected):
     init("--ci", service, "--impl", f"kernels:{whose}")
@@ -92,7 +92,7 @@ def test_its_script_judges(service, init, runner, whose, expected):
         assert places == [("kernels.py", 6)] * (whose == "WRONG")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("whose", ["TALKS", "RAISES"])
 def test_what_the_code_prints_is_no_command(init, runner, folder, whose):
     init("--ci", "github", "--impl", f"kernels:{whose}")

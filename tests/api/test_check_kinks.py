@@ -192,7 +192,7 @@ def test_a_deeper_network_raises_no_false_alarm_and_hides_no_error(seed):
     }  # fmt: skip
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=2)
 @pytest.mark.parametrize("seed", range(2))
 def test_units_that_are_exactly_on_their_kink_are_not_failed(seed):
     rng = np.random.default_rng(seed)

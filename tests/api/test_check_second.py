@@ -656,7 +656,7 @@ def network_jvp(us, x, w, v):
     return us[2] @ relu(z) + v @ ((us[1] @ x + w @ us[0]) * (z > 0))
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_network_with_kinks_all_around_passes(seed, dtype):
@@ -677,7 +677,7 @@ def insists(function):
     return wrapped
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=2)
 @pytest.mark.parametrize("name", ["relu", "leaky", "abs", "elu", "log"])
 @pytest.mark.parametrize("those", seeds(36, few=4))
 def test_a_bend_beside_a_primal_is_not_held_against_float32(name, those):

@@ -10,7 +10,7 @@ LIMIT = 120
 GROSS = 1e4
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=3, rest=1)
 @pytest.mark.parametrize("key", PEERS)
 def test_accepts_what_is_right_and_rejects_what_is_grossly_wrong(key):
     peer = PEERS[key]
@@ -54,7 +54,7 @@ def test_a_package_that_is_not_there_is_named():
     assert not PEERS["model"].takes("softmax")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("key", ["projection", "full"])
 def test_ours_finds_one_element_that_is_one_per_cent_off(key):
     with with_peer(key) as talk:

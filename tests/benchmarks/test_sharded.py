@@ -112,7 +112,7 @@ def test_wrong_numbers_are_found_and_whose_they_are(bug, says):
 GAINS = ["0.gain", "1.gain"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=2)
 @pytest.mark.parametrize(
     ("bug", "where", "says"),
     [

@@ -27,7 +27,7 @@ def amiss(judged: list[Judged]) -> list[Judged]:
     return [j for j in judged if (j.verdict == "PASS" if j.error else j.verdict not in held)]
 
 
-@pytest.mark.suite(keep=4)
+@pytest.mark.suite(keep=4, rest=2)
 @pytest.mark.parametrize("name", sample())
 def test_what_is_right_is_no_fail_and_what_is_wrong_no_pass(name):
     judged = judge(corpus(plain=True)[name], Asked(places=1, modes=(False,)))

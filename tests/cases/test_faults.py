@@ -103,7 +103,7 @@ def named(truth, guilt, fault, dtype):
     return {blame.stages[0]: " ".join(blame.names) for blame in blames}
 
 
-@pytest.mark.suite(keep=1)
+@pytest.mark.suite(keep=1, rest=5)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("fault", TRAINER, ids=lambda fault: fault.name)
 def test_the_trainers_defects_are_named(fault, dtype):
@@ -116,7 +116,7 @@ def test_the_trainers_defects_are_named(fault, dtype):
             assert STALE.format(stage.split(".")[1]) in text
 
 
-@pytest.mark.suite(keep=1)
+@pytest.mark.suite(keep=1, rest=2)
 @pytest.mark.parametrize("rms", [2.0**-4, 1 - 2.0**-10, 1 + 2.0**-12, 2.0**4])
 def test_the_missing_factor_is_found_at_any_rms(rms):
     """Also where the missing factor 1/rms is nearly 1, which hides it from a looser check."""

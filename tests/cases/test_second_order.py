@@ -162,7 +162,7 @@ def disagreements(exact):
     return sorted(name for name, ok in agree.items() if not ok)
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=6, rest=62)
 @pytest.mark.parametrize("name", SUITE.operators)
 def test_a_spec_passes_at_second_order_and_in_forward_mode(name):
     cases = chosen(name)
@@ -192,7 +192,7 @@ def exact_jvp(case):
     return jvp
 
 
-@pytest.mark.suite(keep=5)
+@pytest.mark.suite(keep=5, rest=16)
 @pytest.mark.parametrize("name", list(SUITE.operators)[::PUBLIC])
 def test_a_spec_passes_the_public_check(name):
     case = smooth_case(name)

@@ -45,7 +45,7 @@ def test_it_shows_one_pass_one_failure_and_one_crash(demo):
     assert not list(demo.folder.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_its_repro_lines_work_when_they_are_pasted(demo):
     lines = [x.removeprefix("  run: ") for x in demo("demo").stdout.splitlines() if "  run: " in x]
     assert len(lines) == 2

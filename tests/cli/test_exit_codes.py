@@ -12,7 +12,7 @@ FULL = "-o /dev/full:markdown"
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=7, rest=10)
 @pytest.mark.parametrize(
     ("code", "words"),
     [

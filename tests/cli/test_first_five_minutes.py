@@ -90,7 +90,7 @@ def adopted(shell, flags, break_it, mend_it):
     assert (done.code, done.err) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_in_python(shell):
     module = shell.here / "mymod.py"
 
@@ -158,7 +158,7 @@ def test_in_c(shell):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 @pytest.mark.parametrize(
     ("old", "new", "said"),

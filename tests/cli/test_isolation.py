@@ -40,7 +40,7 @@ def deadly():
     Path("deadly.py").write_text(DEADLY)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(
     "words",
     [
@@ -99,7 +99,7 @@ def test_several_jobs_have_a_process_each(process):
     assert {r["verdict"] for r in json.loads(found.stdout)["results"]} == {"crash"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(
     ("sent", "code", "jobs"),
     [(signal.SIGINT, 130, "1"), (signal.SIGTERM, 130, "2"), (signal.SIGKILL, -9, "1"),

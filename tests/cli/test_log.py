@@ -185,7 +185,7 @@ def test_a_run_that_is_killed_leaves_what_it_knew(forked, again):
     assert partial
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=2)
 @pytest.mark.parametrize("deadly", [("os", "fsync"), ("Path", "replace"), ("Path", "chmod")])
 def test_a_report_that_is_killed_leaves_the_old_one(forked, deadly):
     Path("0.json").write_text("the one before\n")
@@ -240,7 +240,7 @@ def test_a_log_on_a_full_device_costs_the_exit_code_alone(run):
 HANGS = ("--suite", "slow:SUITE", "-j", "2", "--no-isolate")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_what_other_jobs_had_finished_is_in_the_log(begun, again, sent):
     with begun(*words(0, *HANGS, impl="slow:HANGS")) as one:

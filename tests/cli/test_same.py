@@ -30,7 +30,7 @@ def elsewhere(environment, tmp_path):
     return call
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_the_same_run_has_the_same_bytes_in_every_format(elsewhere, tmp_path):
     targets = [word for form in FORMATS for word in ("-o", f"out.{form}:{form}")]
     one = elsewhere("one", *CASES, *targets, PYTHONHASHSEED="1", TZ="UTC", LANG="C.UTF-8")

@@ -80,7 +80,7 @@ def shadows():
     return Path("ran")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(
     "words",
     [
@@ -129,7 +129,7 @@ def test_a_manifest_s_folder_comes_before_the_working_directory(run):
 # ── descriptors ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(
     ("closed", "jobs"),
     [("<&-", "1"), ("<&-", "2"), (">&-", "1"), ("2>&-", "2"), ("<&- >&- 2>&-", "1")],
@@ -164,7 +164,7 @@ def test_a_log_that_is_read_no_more_ends_no_run(started):
 # ── folders and files ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=5)
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -247,7 +247,7 @@ def test_a_report_on_stdin_may_be_endless(started, source):
 # ── signals ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(
     ("kind", "jobs"), [(signal.SIGHUP, "1"), (signal.SIGHUP, "2"), (signal.SIGQUIT, "2")]
 )

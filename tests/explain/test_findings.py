@@ -99,7 +99,7 @@ def test_every_mutant_is_expected():
     assert set(EXPECTED) == {name for name, mutant in MUTANTS.items() if not mutant.right}
 
 
-@pytest.mark.suite(keep=5)
+@pytest.mark.suite(keep=5, rest=12)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_mutant_gets_the_class_of_its_defect(name):
     mutant = MUTANTS[name]

@@ -12,7 +12,7 @@ SUITE = gradcheck_cases.SUITE
 MUTANTS = {m.full_name: m for every in mutants_of(SUITE).values() for m in every}
 
 
-@pytest.mark.suite(keep=4)
+@pytest.mark.suite(keep=4, rest=11)
 @pytest.mark.parametrize("name", KNOWN_BAD)
 def test_it_is_named_by_its_class(name):
     mutant = MUTANTS[name]

@@ -158,7 +158,7 @@ def test_what_the_code_prints_is_kept_with_what_it_breaks():
     assert said == []
 
 
-@pytest.mark.suite(keep=4)
+@pytest.mark.suite(keep=4, rest=12)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @pytest.mark.parametrize(
     "op", ["softmax", "get_rows", "conv_2d", "lstm_cell", "attention", "clamp"]

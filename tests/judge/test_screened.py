@@ -276,7 +276,7 @@ def shared(at):
 WEIGHTS = np.random.default_rng(3).standard_normal(60)
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=3, rest=4)
 @pytest.mark.parametrize(
     ("forward", "forgets", "shape"),
     [

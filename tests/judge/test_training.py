@@ -213,7 +213,7 @@ def test_what_is_not_bound_or_not_there_is_no_pass():
 # ── right gradients ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=4)
+@pytest.mark.suite(keep=4, rest=11)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kinked", [False, True])
 @pytest.mark.parametrize("rule", ["sgd", "adam", "adamw", "lbfgs"])
@@ -301,7 +301,7 @@ def followed(case, params):
     return np.mean(np.argmax(values["logits"], -1) == np.argmax(case.inputs["targets"], -1))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(("rule", "steps", "least"), [(ADAM, 40, 0.6), (LBFGS, 30, 0.6)])
 def test_a_trained_baby_llama_follows_the_sine_wave(rule, steps, least):
     [case] = SUITE.model_cases(["baby_llama"], ["square_error"], ["uneven"])

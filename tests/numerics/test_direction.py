@@ -62,7 +62,7 @@ def measured(name, mean, spread, seed, dtype="float64"):
 INPUTS = [(0, 1), (0, 10), (0, 1e-3), (1000, 3)]
 
 
-@pytest.mark.suite(keep=4)
+@pytest.mark.suite(keep=4, rest=12)
 @pytest.mark.parametrize(
     ("name", "mean", "spread"),
     [(n, *i) for n in FUNCTIONS for i in INPUTS if not (n == "exp" and i[0])],  # it overflows

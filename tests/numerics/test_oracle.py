@@ -53,7 +53,7 @@ X, W, B = draw("x").normal(3, 5), draw("w").normal(5), draw("b").normal(5)
 # ── the proof that the built-in VJPs are right ───────────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=6, rest=18)
 @pytest.mark.parametrize("name", third([spec.name for spec in SUITE]))
 def test_every_builtin_vjp_is_certified_at_another_seed_than_that_of_a_run(suite, name):
     cases = ordinary(suite.cases([name], seed=1))

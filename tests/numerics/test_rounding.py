@@ -59,7 +59,7 @@ def uncovered(error, units, dtype):
 # ── coverage ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=6)
+@pytest.mark.suite(keep=6, rest=10)
 @pytest.mark.parametrize("name", third(OPERATORS))
 def test_the_rounding_collected_covers_every_gradient_and_value(suite, name):
     for case in ordinary(suite.cases([name])):
@@ -132,7 +132,7 @@ def test_too_little_would_be_seen():
 # ── sharpness ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=13)
+@pytest.mark.suite(keep=13, rest=101)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_typical_sample_is_not_given_more_than_float32_needs(suite, name):
     for case in suite.cases([name]):

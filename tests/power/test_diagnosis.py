@@ -72,7 +72,7 @@ def test_another_class_that_names_the_defect_as_well_is_right_and_confusion_coun
     assert confusion([both, one()]) == {("F", "D"): 1, ("F", ""): 1}
 
 
-@pytest.mark.suite
+@pytest.mark.suite(rest=0)
 def test_the_parts_diagnose_every_mutant_exactly_once(suite_of, make):
     def times(k):
         return lambda xp, ct, x: k * ct * x

@@ -94,7 +94,7 @@ def _wait(until, seconds=300):
     return until()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("several", [(), ("-p", "xdist", "-n", "2")], ids=["one", "two"])
 def test_no_process_outlives_ctrl_c(pytest_, folder, several):
     if several:

@@ -150,7 +150,7 @@ def test_what_failed_last_time_runs_again_alone(pytest_):
     assert again.returncode == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_several_processes_judge_the_same_items(pytest_):
     pytest.importorskip("xdist")
     words = (*MIXED, *only("relu", "tanh", "silu", "sigmoid"), "-rA")
@@ -177,7 +177,7 @@ def test_a_case_at_fault_fails(pytest_):
     assert " --seed 3\n" in found.stdout
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

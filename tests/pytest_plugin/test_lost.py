@@ -56,7 +56,7 @@ def judged(pytest_):
     return judge
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(("how", "processes"), SCHEDULERS)
 def test_an_item_whose_process_is_killed_is_judged_by_another(judged, folder, how, processes):
     found = judged("ONCE", "--dist", how, "--junitxml", "out.xml", processes=processes)
@@ -84,7 +84,7 @@ def test_the_report_is_that_of_a_session_that_lost_nothing(judged, folder):
     assert (folder / "run.json").read_bytes() == shared
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(("how", "processes"), SCHEDULERS[::2])
 def test_one_that_ends_every_process_fails_and_all_others_are_judged(
     judged, folder, how, processes
@@ -102,7 +102,7 @@ def test_one_that_ends_every_process_fails_and_all_others_are_judged(
     assert verdicts == {"relu": "pass", "neg": "pass", "tanh": "crash"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_where_every_process_runs_all_a_loss_is_xdist_s_to_tell(judged, folder):
     found = judged("ALWAYS", "--dist", "each", "--gradcheck-dtype", "float32")
     assert found.returncode == 1, found.stdout
@@ -130,7 +130,7 @@ def pytest_runtest_teardown(item):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("excused", ["retried", "heard"])
 def test_a_loss_that_is_excused_hides_no_other(judged, folder, excused):
     (folder / "conftest.py").write_text(REVERSED + TEARDOWN * (excused == "heard"))

@@ -193,7 +193,7 @@ def test_what_is_found_can_be_written_as_a_report(pytest_, tests):
     assert "there is no folder nowhere" in refused.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(
     ("test", "said"),
     [

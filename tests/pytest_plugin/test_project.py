@@ -128,7 +128,7 @@ def test_asked_for_it_judges_what_the_table_names(pytest_, project):
     assert "--impl kernels:WRONG --seed 3" in found.stdout  # what it rests on stands there
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -164,7 +164,7 @@ def test_without_the_table_flags_mean_what_they_do(pytest_, project):
     assert {"relu/default/typical/float64", "relu/default/cube/float32"} < names
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("several", [(), XDIST], ids=["one", "two"])
 def test_a_folder_below_finds_modules_and_files_of_the_project(pytest_, project, several):
     if several:

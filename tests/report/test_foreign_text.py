@@ -189,7 +189,7 @@ def test_no_field_is_forgotten(calm):
             assert any(CALM in str(value) for value in values), f"{kind.__name__}.{name}"
 
 
-@pytest.mark.suite(keep=8)
+@pytest.mark.suite(keep=8, rest=112)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_face_is_printable_and_bounded(pair, both, form):
     _, other = both(form)
@@ -274,7 +274,7 @@ def test_junit_has_the_same_elements_and_is_valid(pair, both):
         assert [e.tag for e in trees[0].iter()] == [e.tag for e in trees[1].iter()]
 
 
-@pytest.mark.suite(keep=5)
+@pytest.mark.suite(keep=5, rest=30)
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_json_has_the_same_shape_obeys_its_schema_and_is_read_again(pair, both, form, tmp_path):
     one, other = both(form)
@@ -333,7 +333,7 @@ def test_a_badge_says_the_same(pair):
     assert badge(pair.evil) == badge(pair.calm)
 
 
-@pytest.mark.suite(keep=13)
+@pytest.mark.suite(keep=13, rest=86)
 @pytest.mark.parametrize("form", differences.FORMATS)
 def test_a_difference_is_printable_bounded_and_commands_nobody(pair, form):
     (name,) = pair.evil.header.implementations

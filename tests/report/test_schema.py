@@ -65,7 +65,7 @@ def test_every_field_and_word_that_is_stored_is_described(word):
     assert parts["Problem"]["properties"]["kind"]["enum"] == [*Breach]
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=3, rest=8)
 def test_every_stored_run_obeys_the_schema_and_has_no_field_beside(any_run):
     validator("report", strict=True).validate(strict_json(render(any_run, "json")))
     lines = validator("log", strict=True)
@@ -146,7 +146,7 @@ WRONG = {
 }
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=4, rest=16)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_document_is_rejected(document, wrong):
     check = validator("report")

@@ -26,7 +26,7 @@ def kept(request, tmp_path):
     return through
 
 
-@pytest.mark.suite(keep=17)
+@pytest.mark.suite(keep=17, rest=153)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_read_back_renders_as_before(any_run, kept, form):
     header = replace(any_run.header, cases=digest_of(any_run.results))

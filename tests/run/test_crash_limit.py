@@ -45,7 +45,7 @@ def crashed(run):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_jobs_and_shards_leave_out_the_same(crashing):
     run = execute(crashing)
     assert len(SAMPLES) == 6

@@ -32,7 +32,7 @@ def crash(library):
     return partial(crashed, library)
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=9)
 @pytest.mark.parametrize(
     ("symbol", "words"),
     [

@@ -96,7 +96,7 @@ def of_model(there):
     return judge_model(ModelTruth(case), there, "float64").findings
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=1)
 @pytest.mark.parametrize("how", ["binds_unwillingly", "answers_for_the_host", "changes_the_entry"])
 def test_what_another_operator_has_silenced_is_an_error(isolated, how):
     there = isolated(f"TABLE.{how}")

@@ -419,7 +419,7 @@ def command(source, folder):
     return [folder / "grads"]
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=2)
 @pytest.mark.parametrize("source", sorted(CLIENTS.glob("*/grads.*")), ids=lambda path: path.name)
 def test_a_client_of_the_examples_answers_so(source, tmp_path):
     compare(answers(command(source, tmp_path), "frames"))

@@ -268,7 +268,7 @@ def test_a_block_larger_than_any_pipe_comes_back_as_it_was(talk):
     assert bytes(talk().run(request)["0"].data) == request.blocks[0].data
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("calls", [400, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_calls_leak_nothing(talk, calls):
     session, request = talk(), big(12_500)

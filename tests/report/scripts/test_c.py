@@ -66,7 +66,7 @@ def built(examples, monkeypatch):
     return call
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=4)
 @pytest.mark.parametrize("case", RIGHT)
 def test_a_right_function_agrees(examples, export, built, case):
     found = export(case, str(examples / "gradcheck.toml"), name="repro.c")
@@ -84,7 +84,7 @@ def test_a_right_function_agrees(examples, export, built, case):
         assert float(told[1]) == pytest.approx(want, rel=1e-2)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=4)
 @pytest.mark.parametrize(("case", "code", "says"), WRONG)
 def test_a_wrong_function_does_not(examples, export, built, case, code, says):
     found = export(case, str(examples / "gradcheck.toml"), "--no-shrink", name="repro.c")

@@ -39,7 +39,7 @@ def passed(name):
     return Finding(name=name, verdict=Verdict.PASS)
 
 
-@pytest.mark.suite(keep=5)
+@pytest.mark.suite(keep=5, rest=6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", OPS)
 def test_the_reference_passes_and_what_is_off_does_not(suite, op, dtype):

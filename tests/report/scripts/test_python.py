@@ -90,7 +90,7 @@ def kernels(folder):
     return path
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=5)
 @pytest.mark.parametrize(("case", "impl", "differenced"), STYLES, ids=[s[0] for s in STYLES])
 def test_a_script_is_wrong_until_the_code_is_right(alone, kernels, export, case, impl, differenced):
     wrong = export(case, impl)
@@ -305,7 +305,7 @@ for path in sys.argv[1:]:
 """Runs scripts in one process: to import a framework takes longer than all of them."""
 
 
-@pytest.mark.frameworks
+@pytest.mark.frameworks(rest=1)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_frameworks_code_is_asked_as_its_users_ask_it(folder, export, framework):
     pytest.importorskip(framework)

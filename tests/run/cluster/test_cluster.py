@@ -81,7 +81,7 @@ def test_a_worker_that_is_killed_while_it_loads_is_one_worker_less(folder, clust
     assert (folder.path / "dask.json").read_text() == alone
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_where_it_is_the_only_one_the_next_is_waited_for(folder, own, alone):
     worker = own.add(HOLDS_LOADING="1")
     with folder.begin(*DASK, "--scheduler", own.address, "-o", "dask.json") as run:

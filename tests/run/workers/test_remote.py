@@ -70,7 +70,7 @@ def test_records_do_not_depend_on_the_number_of_processes(jobs):
     assert execute(replace(asked, jobs=jobs)) == execute(replace(asked, jobs=1))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("isolate", [False, True])
 def test_nor_on_what_is_sent_as_one(code, monkeypatch, isolate):
     """Right, wrong and deadly: every ask in a worker that is free."""
@@ -103,7 +103,7 @@ def test_an_implementation_that_kills_its_worker_has_crashed_and_the_run_goes_on
         )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_too_many_of_them_are_left_out_as_ever(code):
     few = [case.sample.name for case in SUITE.cases(["relu"])[:6]]
     asked = plan("relu", samples=few, implementations=[code("DIES")], contract=False)
@@ -113,7 +113,7 @@ def test_too_many_of_them_are_left_out_as_ever(code):
     assert {*verdicts[10:]} == {Verdict.NOTRUN}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_a_worker_that_is_killed_once_costs_nothing(code, tmp_path):
     asked = plan("relu", "tanh", implementations=["reference", code("ONCE")], contract=False)
     run = execute(asked)
