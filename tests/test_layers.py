@@ -138,7 +138,7 @@ def test_a_case_file_sees_specs_alone():
                       "spec.model", "spec.operator", "spec.program", "spec.rule", "spec.suite")
         }  # fmt: skip
         if ".faults" in name:
-            allowed |= {"gradcheck.spec.fault", "gradcheck.spec.mutant_registry"}
+            allowed |= {"gradcheck.spec.fault", "gradcheck.spec.mutant"}
             allowed |= {"gradcheck.power.mutate"}
         if ".mutants" in name:
             allowed |= {f"gradcheck.power.{m}" for m in ("mutate", "rule", "contract")}

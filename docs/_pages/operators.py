@@ -15,8 +15,7 @@ from _pages.mathml import mathml
 from _pages.text import attributes, block, code, front, joined, link, table, text
 from gradcheck.spec import Dialect, Kink, OpSpec, Sample
 from gradcheck.spec.defect import LABELS
-from gradcheck.spec.mutant import Mutant
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import Mutant, mutants_of
 from gradcheck.spec.suite import Case
 
 HOME: Final = "reference/operators"

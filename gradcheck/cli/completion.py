@@ -12,7 +12,7 @@ from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
 from gradcheck.cli.options import suite_of
 from gradcheck.report import FORMATS
-from gradcheck.spec.selection import ALL, CERTIFIED, DTYPES, LOW
+from gradcheck.spec.dtype_selection import ALL, CERTIFIED, DTYPES, LOW
 
 ENDINGS: Final = ("FILE", ".json", ".jsonl", ".toml", ".so", ".h")
 """How the metavars of files begin or end."""

@@ -18,7 +18,7 @@ from gradcheck.results.ci_safe import heard
 from gradcheck.results.run import Run
 from gradcheck.run import execute as running
 from gradcheck.run.plan import Plan
-from gradcheck.spec.choice import Choice
+from gradcheck.spec.case_selection import CaseSelection
 from gradcheck.system.atomic_io import create
 
 KERNELS: Final = "gradcheck.demo.kernels:IMPL"
@@ -84,7 +84,9 @@ def _plan() -> Plan:
     """The kernels at one sample each, without their contract, for brevity."""
     suite = suite_of([])
     ops = sorted({op for op, _ in SHOWN})
-    chosen = Choice(ops=ops, dialects=["default", "weight"], samples=["typical"]).cases(suite)
+    chosen = CaseSelection(ops=ops, dialects=["default", "weight"], samples=["typical"]).cases(
+        suite
+    )
     return Plan(
         suite=suite,
         cases=chosen.operators,

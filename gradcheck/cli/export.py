@@ -17,7 +17,7 @@ from gradcheck.implementations.protocol import answers
 from gradcheck.results.words import plural
 from gradcheck.run import export as exporting
 from gradcheck.run.plan import Plan
-from gradcheck.spec.selection import dtypes_of
+from gradcheck.spec.dtype_selection import dtypes_of
 
 
 def export(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.results.ci_safe import heard
 from gradcheck.results.words import clean
 from gradcheck.run.options import JOBS, OPTIONS, STRING, Option
-from gradcheck.spec.choice import Choice
+from gradcheck.spec.case_selection import CaseSelection
 from gradcheck.system.reading import contents
 from gradcheck.system.user_modules import MAX_BYTES, TABLE, here, project_file, project_table
 
@@ -162,9 +162,9 @@ def _read(option: Option, value: Any) -> Any:
 # ── what they select ─────────────────────────────────────────────────────────────────────────────
 
 
-def choice(arguments: argparse.Namespace) -> Choice:
+def choice(arguments: argparse.Namespace) -> CaseSelection:
     """The selection of cases that the flags describe."""
-    return Choice(
+    return CaseSelection(
         ops=arguments.op,
         models=arguments.model,
         rules=arguments.rule,

@@ -19,7 +19,7 @@ from gradcheck.power.contract import contract_mutants_of
 from gradcheck.power.run_mutants import MutationPlan, Part, run
 from gradcheck.report.power_page import FORMATS
 from gradcheck.results.ci_safe import heard
-from gradcheck.spec.selection import DTYPES, LOW, dtypes_of
+from gradcheck.spec.dtype_selection import DTYPES, LOW, dtypes_of
 from gradcheck.spec.suite import Suite
 
 

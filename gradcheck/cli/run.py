@@ -21,7 +21,7 @@ from gradcheck.results.stored import last_failed
 from gradcheck.run import execute as running
 from gradcheck.run.options import OPTIONS
 from gradcheck.run.plan import LoadedPlan, Plan
-from gradcheck.spec.selection import all_dtypes_of
+from gradcheck.spec.dtype_selection import all_dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.results.baseline.entry import Baseline

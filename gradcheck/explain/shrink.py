@@ -35,7 +35,7 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arrays import dtype_named
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]

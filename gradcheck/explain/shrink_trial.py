@@ -26,7 +26,7 @@ from gradcheck.numerics.arrays import Attrs, dtype_named
 from gradcheck.numerics.draw import Draw
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]

@@ -21,9 +21,9 @@ from gradcheck.numerics.narrow import WHAT
 from gradcheck.power.attack import REJECTED, Target, Wrong
 from gradcheck.power.narrow_operators import LABEL, narrow_mutant, narrow_of
 from gradcheck.results.finding import Diagnosis, Finding
+from gradcheck.spec.dtype_selection import DTYPES
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.operator import OpSpec
-from gradcheck.spec.selection import DTYPES
 from gradcheck.spec.suite import Case
 
 FEW: Final = 8

@@ -19,7 +19,7 @@ from gradcheck.power.diagnosed_mutant import (
     named,
 )
 from gradcheck.power.run_mutants import MutationReport, Work
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import mutants_of
 
 READABLE: Final = 0.8
 """Share of failures that `FEW` elements must show."""

@@ -23,7 +23,7 @@ from gradcheck.results.finding import Blame, Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import Fault, faults_of
 from gradcheck.spec.model import ModelCase
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import mutants_of
 from gradcheck.spec.program import Values
 
 

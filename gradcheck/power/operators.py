@@ -12,8 +12,7 @@ from gradcheck.judge.operator import CaseTruth
 from gradcheck.power.attack import FORMS, Target, difference
 from gradcheck.power.narrow_operators import LABEL, Narrowed
 from gradcheck.power.run_mutants import MutationReport, Part, Work
-from gradcheck.spec.mutant import Mutant
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import Mutant, mutants_of
 from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Case
 

@@ -14,7 +14,7 @@ from gradcheck.judge.compare import (
     TOLERANCES,
 )
 from gradcheck.report.page import WIDTH, attributes, section, wrapped, wrapped_table
-from gradcheck.spec.choice import Chosen
+from gradcheck.spec.case_selection import SelectedCases
 from gradcheck.spec.model import ModelCase, ModelSpec, Size
 from gradcheck.spec.operator import Array, Dialect, Kink, OpSpec, Sample
 from gradcheck.spec.program import Program, Stage
@@ -24,7 +24,7 @@ from gradcheck.spec.suite import Case, Suite
 AnyCase = TypeVar("AnyCase", Case, ModelCase, RuleCase)
 
 
-def as_table(suite: Suite, chosen: Chosen, width: int | None = None) -> str:
+def as_table(suite: Suite, chosen: SelectedCases, width: int | None = None) -> str:
     """Operators (family, dialects, primals, number of samples), then models, then rules.
 
     Of at most `width` columns; None: a line each, however long.
@@ -94,7 +94,7 @@ def _dialects(cases: Sequence[ModelCase] | Sequence[RuleCase]) -> str:
     return ", ".join(dict.fromkeys(case.dialect.name for case in cases))
 
 
-def as_json(suite: Suite, chosen: Chosen) -> str:
+def as_json(suite: Suite, chosen: SelectedCases) -> str:
     """The same as JSON, with every sample and what it hunts."""
     document = {
         "suite": suite.name,

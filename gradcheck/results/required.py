@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.selection import CERTIFIED, LOW
+from gradcheck.spec.dtype_selection import CERTIFIED, LOW
 
 if TYPE_CHECKING:
     from gradcheck.spec.suite import Suite

@@ -14,7 +14,7 @@ from gradcheck.implementations.protocol.message import Request
 from gradcheck.implementations.protocol.program import vjp_request
 from gradcheck.judge.operator import CaseTruth, Unsuitable
 from gradcheck.numerics.arrays import dtype_named
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 from gradcheck.spec.suite import Case, Suite
 
 Progress = Callable[[int, int, str], None]

@@ -24,13 +24,13 @@ from gradcheck.run.limits import CALL
 from gradcheck.run.plan import Plan
 from gradcheck.run.to_result import result_of
 from gradcheck.spec.case import AnyCase, Kind
-from gradcheck.spec.selection import DTYPES, LOW
+from gradcheck.spec.dtype_selection import DTYPES, LOW
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
     from gradcheck.judge.model_truth import ModelTruth
     from gradcheck.spec.model import ModelCase
-    from gradcheck.spec.mutant_registry import KnownMutants
+    from gradcheck.spec.mutant import KnownMutants
     from gradcheck.spec.rule import RuleCase
 
 Ask = Callable[[Implementation, str], Sequence[Finding]]
@@ -56,7 +56,7 @@ def why_of(plan: Plan) -> LazyDiagnoser:
 
 
 def _mutants(plan: Plan) -> KnownMutants:
-    from gradcheck.spec.mutant_registry import KnownMutants
+    from gradcheck.spec.mutant import KnownMutants
 
     return KnownMutants(plan.suite)
 

@@ -17,8 +17,8 @@ from gradcheck.cli.run import convention_of
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.judge.contract_check import contract_cases
 from gradcheck.run.plan import Plan
+from gradcheck.spec.dtype_selection import ALL, DTYPES, LOW
 from gradcheck.spec.loading import load_suite
-from gradcheck.spec.selection import ALL, DTYPES, LOW
 from gradcheck.spec.spec_checks import NAME
 from gradcheck.testing.cases import SuiteCase, UserCase
 from gradcheck.testing.inputs import is_primal

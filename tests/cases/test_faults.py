@@ -18,7 +18,7 @@ from gradcheck.power.model import Planted, plant
 from gradcheck.power.narrow_stages import KIND as NARROW
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import KINDS, faults_of
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import mutants_of
 from tests.sizes import few
 
 FEW = {"quadratic", "test_opt", "linear_regression", "svm", "mnist_fc"}

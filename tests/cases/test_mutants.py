@@ -16,7 +16,7 @@ from gradcheck.numerics.draw import Draw
 from gradcheck.power.attack import Target, difference
 from gradcheck.power.run_mutants import Part
 from gradcheck.spec.defect import LABELS
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import mutants_of
 from gradcheck.spec.suite import Case
 from tests.cases.known_bad import KNOWN_BAD
 
@@ -173,7 +173,7 @@ def test_a_mutant_is_killed_by_the_sample_that_it_names(name):
 
 def test_mutants_of_one_operator_load_its_family_alone():
     code = (
-        "import sys, gradcheck_cases; from gradcheck.spec.mutant_registry import KnownMutants; "
+        "import sys, gradcheck_cases; from gradcheck.spec.mutant import KnownMutants; "
         "assert KnownMutants(gradcheck_cases.SUITE)['rms_norm']; "
         "print(*[n for n in sys.modules if n.startswith('gradcheck_cases.mutants.')])"
     )

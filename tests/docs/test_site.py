@@ -27,7 +27,7 @@ from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.results.verdict import Breach, Known, Verdict
 from gradcheck.spec.defect import LABELS
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import mutants_of
 
 pytestmark = pytest.mark.slow
 

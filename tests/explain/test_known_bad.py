@@ -5,7 +5,7 @@ import pytest
 
 from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.power.diagnosed_mutant import caught
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import mutants_of
 from tests.cases.known_bad import KNOWN_BAD
 
 SUITE = gradcheck_cases.SUITE

@@ -14,7 +14,7 @@ from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.results.finding import Part
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import mutants_of
 
 CASE = next(c for c in gradcheck_cases.SUITE.model_cases(["gpt2"]) if c.size.name == "tiny")
 TRUTH = ModelTruth(CASE)

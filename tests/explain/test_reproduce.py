@@ -13,7 +13,7 @@ from gradcheck.explain.reproduce import (
 )
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
-from gradcheck.spec.mutant_registry import KnownMutants
+from gradcheck.spec.mutant import KnownMutants
 from gradcheck.spec.program import Program, Stage
 
 

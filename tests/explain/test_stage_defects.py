@@ -7,7 +7,7 @@ from gradcheck_cases import SUITE, attention, elementwise, linear, norm
 from gradcheck.explain.stage_defects import name_defect, pattern, wrong_vjps
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
-from gradcheck.spec.mutant_registry import KnownMutants
+from gradcheck.spec.mutant import KnownMutants
 from gradcheck.spec.program import Stage
 
 

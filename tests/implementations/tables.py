@@ -9,7 +9,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 
 TRUTHS = {}
 

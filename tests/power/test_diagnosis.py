@@ -12,8 +12,7 @@ from gradcheck.power.diagnosed_mutant import FEW, Named, Small, caught, held_out
 from gradcheck.power.diagnosis import WITH_SPEC, Diagnosed, Tally, confusion
 from gradcheck.power.run_mutants import MutationPlan, Part, run
 from gradcheck.results.finding import Diagnosis
-from gradcheck.spec.mutant import Mutant
-from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.mutant import Mutant, mutants_of
 
 SUITE = gradcheck_cases.SUITE
 

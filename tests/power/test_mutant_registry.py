@@ -5,7 +5,7 @@ import pytest
 from gradcheck import Suite
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.spec import Dialect, Sample
-from gradcheck.spec.mutant_registry import KnownMutants, check, mutants_of
+from gradcheck.spec.mutant import KnownMutants, check, mutants_of
 
 
 def triple(xp, ct, x):

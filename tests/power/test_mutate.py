@@ -7,7 +7,7 @@ import pytest
 
 from gradcheck.numerics.arithmetic import F64, FLOATS
 from gradcheck.power import mutate
-from gradcheck.spec.mutant_registry import check
+from gradcheck.spec.mutant import check
 
 CT, X, W = np.array([1.0, -2.0]), np.array([3.0, 5.0]), np.array([7.0, 11.0])
 I = np.array([1, 0])  # noqa: E741

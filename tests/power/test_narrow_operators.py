@@ -17,7 +17,7 @@ from gradcheck.numerics.narrow import (
 )
 from gradcheck.power.narrow import operator_outcomes
 from gradcheck.power.narrow_operators import Rounding, narrow_mutant, narrow_of, roundings
-from gradcheck.spec.mutant_registry import check
+from gradcheck.spec.mutant import check
 
 
 def verdicts(op, dtypes=("float64", "float32"), samples=()):

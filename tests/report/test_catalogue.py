@@ -7,7 +7,7 @@ import pytest
 from gradcheck import Convention, Dialect, Kink, OpSpec, Sample, Slack, Suite
 from gradcheck.report.catalogue import as_json, as_table, explain
 from gradcheck.report.page import WIDTH
-from gradcheck.spec.choice import Chosen
+from gradcheck.spec.case_selection import SelectedCases
 
 BUILTIN = gradcheck_cases.SUITE
 
@@ -56,20 +56,20 @@ def flat(text):
 
 
 def test_the_table_counts_what_is_selected():
-    lines = as_table(SUITE, Chosen(operators=SUITE.cases())).splitlines()
+    lines = as_table(SUITE, SelectedCases(operators=SUITE.cases())).splitlines()
     assert lines[0].split() == ["operator", "family", "primals", "dialects", "samples"]
     assert lines[2].split("  ")[0] == "0.10"  # a name, not a number
     assert flat(lines[2]) == "0.10 test_catalogue x, w full, bare 2"
     assert lines[-1] == "suite mine 2026.1: 1 operators, 3 cases (operator × dialect × sample)"
     narrow = as_table(
-        SUITE, Chosen(operators=SUITE.cases(dialects=["bare"], samples=["steep"]))
+        SUITE, SelectedCases(operators=SUITE.cases(dialects=["bare"], samples=["steep"]))
     ).splitlines()
     assert flat(narrow[2]) == "0.10 test_catalogue x, w bare 1"
     assert "1 operators, 1 cases" in narrow[-1]
 
 
 def test_the_table_of_nothing_has_no_rows():
-    lines = as_table(SUITE, Chosen()).splitlines()
+    lines = as_table(SUITE, SelectedCases()).splitlines()
     assert lines[-1].startswith("suite mine 2026.1: 0 operators, 0 cases")
     assert len(lines) == 4
 
@@ -77,14 +77,14 @@ def test_the_table_of_nothing_has_no_rows():
 def test_the_table_names_dialects_in_the_order_of_the_spec():
     row = next(
         x
-        for x in as_table(BUILTIN, Chosen(operators=BUILTIN.cases())).splitlines()
+        for x in as_table(BUILTIN, SelectedCases(operators=BUILTIN.cases())).splitlines()
         if x[:8] == "rms_norm"
     )
     assert "weight, unit-offset, plain" in row
 
 
 def test_json_holds_every_case_with_what_it_hunts():
-    document = json.loads(as_json(SUITE, Chosen(operators=SUITE.cases())))
+    document = json.loads(as_json(SUITE, SelectedCases(operators=SUITE.cases())))
     assert (document["suite"], document["version"]) == ("mine", "2026.1")
     (op,) = document["operators"]
     assert op["name"] == "0.10"
@@ -103,7 +103,7 @@ def test_json_holds_every_case_with_what_it_hunts():
 
 
 def test_json_of_the_built_in_suite_names_the_cases_that_run():
-    document = json.loads(as_json(BUILTIN, Chosen(operators=BUILTIN.cases())))
+    document = json.loads(as_json(BUILTIN, SelectedCases(operators=BUILTIN.cases())))
     names = [case["name"] for op in document["operators"] for case in op["cases"]]
     assert names == [case.name for case in BUILTIN.cases()]
     assert all(case["hunts"] for op in document["operators"] for case in op["cases"])

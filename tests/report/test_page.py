@@ -9,7 +9,7 @@ from tabulate import tabulate
 from gradcheck.report import catalogue
 from gradcheck.report.page import wrapped_table
 from gradcheck.report.terminal import render
-from gradcheck.spec.choice import Choice
+from gradcheck.spec.case_selection import CaseSelection
 
 HEADS = ("operator", "family", "names of its dialects", "samples")
 BODY = [
@@ -102,7 +102,7 @@ def test_what_is_explained_fits_but_for_formulas(name, width):
 @pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_list_fits_and_names_everything(width):
-    chosen = Choice().everything(SUITE)
+    chosen = CaseSelection().everything(SUITE)
     text = catalogue.as_table(SUITE, chosen, width)
     assert wide(text, width) == []
     for name in SUITE.home:

@@ -9,7 +9,7 @@ from gradcheck.implementations.load import load
 from gradcheck.judge.contract_check import contract_cases, judge_contract
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.selection import DTYPES
+from gradcheck.spec.dtype_selection import DTYPES
 
 SEEDS = {"reference": 20}
 if importlib.util.find_spec("torch") is not None:

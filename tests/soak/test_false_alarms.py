@@ -11,7 +11,7 @@ from tabulate import tabulate
 from gradcheck.errors import GradcheckError
 from gradcheck.implementations.load import load
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.spec.selection import DTYPES
+from gradcheck.spec.dtype_selection import DTYPES
 
 REPORT = Path(__file__).parents[2] / "reports" / "false-alarms.md"
 SEEDS = {"reference": 200}

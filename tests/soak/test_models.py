@@ -16,7 +16,7 @@ from gradcheck.implementations.load import load
 from gradcheck.judge.model import CERTIFICATE, judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.results.finding import Part
-from gradcheck.spec.selection import DTYPES
+from gradcheck.spec.dtype_selection import DTYPES
 
 REPORT = Path(__file__).parents[2] / "reports" / "model-false-alarms.md"
 SMALL, LARGE = "small", "large"

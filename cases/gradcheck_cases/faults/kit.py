@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.spec.fault import Change, Fault, Wrong, changed, of_operator
-from gradcheck.spec.mutant_registry import KnownMutants
+from gradcheck.spec.mutant import KnownMutants
 from gradcheck_cases import SUITE
 
 _MUTANTS = KnownMutants(SUITE)

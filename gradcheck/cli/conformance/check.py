@@ -16,7 +16,7 @@ from gradcheck.implementations.protocol.session import Failed, tail
 from gradcheck.judge.operator import CaseTruth, Unsuitable, judge_case
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import clean
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 from gradcheck.spec.suite import Case
 
 MAX_SAMPLES: Final = 6

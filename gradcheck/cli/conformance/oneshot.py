@@ -16,7 +16,7 @@ from gradcheck.implementations.protocol.message import Request
 from gradcheck.implementations.protocol.program import Process, forward_request
 from gradcheck.implementations.protocol.session import Oneshot
 from gradcheck.numerics.arrays import dtype_named, is_float
-from gradcheck.spec.selection import DTYPES
+from gradcheck.spec.dtype_selection import DTYPES
 from gradcheck.spec.suite import Case, Suite
 
 MAX_SAMPLES: Final = 2

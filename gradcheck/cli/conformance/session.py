@@ -39,8 +39,8 @@ from gradcheck.implementations.protocol.session import Failed, Session
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arrays import dtype_named, is_float
+from gradcheck.spec.dtype_selection import DTYPES, LOW
 from gradcheck.spec.operator import Sample
-from gradcheck.spec.selection import DTYPES, LOW
 from gradcheck.spec.suite import Case, Suite
 
 BLOCK_BYTES: Final = 1 << 24

@@ -26,7 +26,7 @@ from gradcheck.results.finding import Finding, Part
 from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.plan import LoadedPlan
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 from gradcheck.spec.suite import Case
 from gradcheck.system import atomic_io
 

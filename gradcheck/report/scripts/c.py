@@ -29,7 +29,7 @@ from gradcheck.report.scripts.point import (
     step_of,
     worst_of,
 )
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 
 Array = NDArray[Any]
 

@@ -15,8 +15,8 @@ from gradcheck.implementations.load import MANIFEST, WORDS
 from gradcheck.implementations.native.library import Native
 from gradcheck.report.scripts import c, python
 from gradcheck.report.scripts.point import Accepted, primal_of
+from gradcheck.spec.dtype_selection import CERTIFIED, DTYPES, LOW
 from gradcheck.spec.operator import OpSpec
-from gradcheck.spec.selection import CERTIFIED, DTYPES, LOW
 from gradcheck.spec.suite import Case, Suite
 
 PYTHON, C = ".py", ".c"

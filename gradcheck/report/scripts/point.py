@@ -17,8 +17,8 @@ from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import as_tuple, dtype_named
 from gradcheck.results.finding import Finding
+from gradcheck.spec.dtype_selection import LOW
 from gradcheck.spec.operator import Slack
-from gradcheck.spec.selection import LOW
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]

@@ -25,7 +25,7 @@ from gradcheck.report.scripts.point import (
     step_of,
     worst_of,
 )
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 from gradcheck.system.user_modules import look_here
 
 Float = NDArray[np.float64]

@@ -15,7 +15,7 @@ from gradcheck.results.baseline import condition
 from gradcheck.results.baseline.entry import EXCUSABLE, FLAKY, Baseline, Entry
 from gradcheck.results.words import clean
 from gradcheck.spec.defect import LABELS
-from gradcheck.spec.selection import CERTIFIED, DTYPES, LOW
+from gradcheck.spec.dtype_selection import CERTIFIED, DTYPES, LOW
 from gradcheck.system.reading import contents
 
 HEADER: Final = re.compile(r"""^\s*\[\[\s*(?:known|"known"|'known')\s*\]\]\s*(?:#.*)?$""")

@@ -18,7 +18,7 @@ from gradcheck.results.finding import Part
 from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import relative, subject
-from gradcheck.spec.selection import CERTIFIED, DTYPES, LOW
+from gradcheck.spec.dtype_selection import CERTIFIED, DTYPES, LOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,7 +20,7 @@ from gradcheck.judge.model import CERTIFICATE
 from gradcheck.judge.model_truth import MAX_EXACT_PARAMETERS
 from gradcheck.run.plan import Plan
 from gradcheck.spec.case import AnyCase, Kind
-from gradcheck.spec.selection import LOW
+from gradcheck.spec.dtype_selection import LOW
 
 if TYPE_CHECKING:
     from gradcheck.spec.model import ModelCase

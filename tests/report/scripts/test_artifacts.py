@@ -11,7 +11,7 @@ from gradcheck.report.scripts.artifacts import LONGEST, keep, name_of, wanted
 from gradcheck.results.verdict import Expected, Gate, Known, Verdict
 from gradcheck.run.execute import executed
 from gradcheck.run.plan import Plan, loaded
-from gradcheck.spec.choice import Choice
+from gradcheck.spec.case_selection import CaseSelection
 from gradcheck.system import atomic_io
 from tests.case_results import case_result
 
@@ -44,7 +44,7 @@ def judged(folder, suite, monkeypatch):
 
     def call(*ops, dtype="float32", samples=("typical", "square"), impl=("wrong:IMPL",)):
         dialects = ["weight"] if ops == ("rms_norm",) else ["default"]
-        chosen = Choice(ops=ops, samples=samples, dialects=dialects).cases(suite)
+        chosen = CaseSelection(ops=ops, samples=samples, dialects=dialects).cases(suite)
         plan = Plan(
             suite=suite, cases=chosen.operators, implementations=impl, dtypes=[dtype], seed=0,
             contract=False,

@@ -1,4 +1,4 @@
-"""What the words of a selection choose from a suite: cases of operators, models, update rules."""
+"""Cases of a suite that the words of a command select."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class SelectedCases:
     """The cases that are meant, each kind in the suite's order."""
 
     operators: Sequence[Case] = ()
@@ -30,7 +30,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class CaseSelection:
     """Globs by kind; none given means all of them.
 
     Without globs for operators, models and rules every operator is meant; with globs for some of
@@ -51,7 +51,7 @@ class Choice:
         """Whether operators are chosen from."""
         return bool(self.ops) or not (self.models or self.rules)
 
-    def cases(self, suite: Suite) -> Chosen:
+    def cases(self, suite: Suite) -> SelectedCases:
         """The cases chosen from `suite`.
 
         Raises:
@@ -64,7 +64,7 @@ class Choice:
             suite.rule_cases(self.rules, seed=self.seed) if self.rules else [],
         )
 
-    def everything(self, suite: Suite) -> Chosen:
+    def everything(self, suite: Suite) -> SelectedCases:
         """The same, but all there is where no kind is named.
 
         Raises:
@@ -80,7 +80,7 @@ class Choice:
 
     def _narrowed(
         self, operators: list[Case], models: list[ModelCase], rules: list[RuleCase]
-    ) -> Chosen:
+    ) -> SelectedCases:
         """The cases of each kind that match; a glob has to match something in one of them."""
         cases: list[AnyCase] = [*operators, *models, *rules]
         kind = " or ".join(["sample"] * bool(operators or rules) + ["size"] * bool(models))
@@ -93,21 +93,21 @@ class Choice:
             )
 
         return self._meant(
-            Chosen(
+            SelectedCases(
                 operators=[case for case in operators if wanted(case)],
                 models=[case for case in models if wanted(case)],
                 rules=[case for case in rules if wanted(case)],
             )
         )
 
-    def _meant(self, chosen: Chosen) -> Chosen:
+    def _meant(self, chosen: SelectedCases) -> SelectedCases:
         """The cases that match the keyword; there has to be one."""
         if self.keyword is None:
             return chosen
         from gradcheck.spec.keyword_expression import parsed  # deferred: few runs have one
 
         holds = parsed(self.keyword)
-        found = Chosen(
+        found = SelectedCases(
             operators=[c for c in chosen.operators if holds(c.name)],
             models=[c for c in chosen.models if holds(c.name)],
             rules=[c for c in chosen.rules if holds(c.name)],

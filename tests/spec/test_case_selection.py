@@ -3,8 +3,8 @@ import pytest
 
 from gradcheck import Suite
 from gradcheck.errors import UnknownNameError, UsageError
-from gradcheck.spec.choice import Choice, Chosen
-from gradcheck.spec.selection import all_dtypes_of, dtypes_of, model_dtypes_of
+from gradcheck.spec.case_selection import CaseSelection, SelectedCases
+from gradcheck.spec.dtype_selection import all_dtypes_of, dtypes_of, model_dtypes_of
 
 SUITE = gradcheck_cases.SUITE
 
@@ -31,16 +31,16 @@ def names(cases):
 )
 def test_a_glob_that_matches_nothing_is_an_error_with_the_nearest_name(choice, said):
     with pytest.raises(UnknownNameError) as error:
-        Choice(**choice).cases(SUITE)
+        CaseSelection(**choice).cases(SUITE)
     assert said in str(error.value)
 
 
 def test_where_no_kind_is_named_a_run_means_operators_and_a_list_everything():
-    found = Choice().cases(SUITE)
+    found = CaseSelection().cases(SUITE)
     assert names(found.operators) == list(SUITE.operators)
     assert not found.models
     assert not found.rules
-    found = Choice().everything(SUITE)
+    found = CaseSelection().everything(SUITE)
     assert names(found.operators) == list(SUITE.operators)
     assert names(found.models) == list(SUITE.models)
     assert names(found.rules) == list(SUITE.rules)
@@ -48,31 +48,33 @@ def test_where_no_kind_is_named_a_run_means_operators_and_a_list_everything():
 
 @pytest.mark.parametrize("meant", ["cases", "everything"])
 def test_a_kind_that_is_named_leaves_the_others_out(meant):
-    found = getattr(Choice(models=["gpt2", "g*a"]), meant)(SUITE)
+    found = getattr(CaseSelection(models=["gpt2", "g*a"]), meant)(SUITE)
     assert names(found.models) == ["gemma", "gpt2"]
     assert not found.operators
-    found = getattr(Choice(models=["gpt2"], ops=["relu"], rules=["sgd"]), meant)(SUITE)
+    found = getattr(CaseSelection(models=["gpt2"], ops=["relu"], rules=["sgd"]), meant)(SUITE)
     kinds = (found.operators, found.models, found.rules)
     assert [names(kind) for kind in kinds] == [["relu"], ["gpt2"], ["sgd"]]
 
 
 def test_a_sample_has_to_match_in_one_kind_only():
-    found = Choice(ops=["relu"], models=["gpt2"], samples=["typical"]).cases(SUITE)
+    found = CaseSelection(ops=["relu"], models=["gpt2"], samples=["typical"]).cases(SUITE)
     assert [case.name for case in found.operators] == ["relu/default/typical"]
     assert list(found.models) == []
-    found = Choice(ops=["relu"], models=["gpt2"], samples=["t*"]).cases(SUITE)
+    found = CaseSelection(ops=["relu"], models=["gpt2"], samples=["t*"]).cases(SUITE)
     assert "gpt2/default/tiny" in [case.name for case in found.models]
     assert found.operators
 
 
 def test_a_keyword_narrows_every_kind_after_the_globs():
-    every = Choice(ops=["relu", "tanh"], models=["gpt2"], rules=["sgd"], keyword="relu or sgd")
+    every = CaseSelection(
+        ops=["relu", "tanh"], models=["gpt2"], rules=["sgd"], keyword="relu or sgd"
+    )
     found = every.cases(SUITE)
     assert (names(found.operators), names(found.models)) == (["relu"], [])
     assert names(found.rules) == ["sgd"]
-    found = Choice(ops=["relu"], keyword="typical").cases(SUITE)
+    found = CaseSelection(ops=["relu"], keyword="typical").cases(SUITE)
     assert [case.name for case in found.operators] == ["relu/default/typical"]
-    assert Choice(keyword="relu/default").everything(SUITE).operators
+    assert CaseSelection(keyword="relu/default").everything(SUITE).operators
 
 
 @pytest.mark.parametrize(
@@ -86,29 +88,29 @@ def test_a_keyword_narrows_every_kind_after_the_globs():
     ],
 )
 def test_a_keyword_that_leaves_nothing_or_is_none_is_an_error(choice, said):
-    for select in (Choice(**choice).cases, Choice(**choice).everything):
+    for select in (CaseSelection(**choice).cases, CaseSelection(**choice).everything):
         with pytest.raises(UsageError) as error:
             select(SUITE)
         assert said in str(error.value)
 
 
 def test_the_seed_reaches_every_kind():
-    found = Choice(ops=["relu"], models=["gpt2"], rules=["sgd"], seed=7).cases(SUITE)
+    found = CaseSelection(ops=["relu"], models=["gpt2"], rules=["sgd"], seed=7).cases(SUITE)
     assert {c.seed for c in (*found.operators, *found.models, *found.rules)} == {7}
 
 
 def test_a_suite_without_models_lists_without_them():
     alone = Suite("mine", "1", [SUITE.operators["relu"]])
-    found = Choice().everything(alone)
+    found = CaseSelection().everything(alone)
     assert names(found.operators) == ["relu"]
     assert not found.models
     with pytest.raises(UnknownNameError):
-        Choice(models=["*"]).cases(alone)
+        CaseSelection(models=["*"]).cases(alone)
 
 
 def test_what_is_chosen_is_true_if_there_is_any():
-    assert not Chosen()
-    assert Choice(models=["gpt2"]).cases(SUITE)
+    assert not SelectedCases()
+    assert CaseSelection(models=["gpt2"]).cases(SUITE)
 
 
 # ── dtypes ───────────────────────────────────────────────────────────────────────────────────

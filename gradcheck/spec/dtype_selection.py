@@ -1,4 +1,4 @@
-"""Words that select: dtypes."""
+"""The dtypes that the words of a command select, for operators and for models."""
 
 from __future__ import annotations
 
