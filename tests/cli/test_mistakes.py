@@ -240,8 +240,7 @@ def mistaken(run, monkeypatch, capsys):
     def began(*_):
         raise AssertionError("something was judged")
 
-    for name in ("run.judge_case.CaseTruth", "judge.model_truth.ModelTruth", "cli.power.run",
-                 "cli.power.diagnose_mutants"):  # fmt: skip
+    for name in ("run.judge_case.CaseTruth", "judge.model_truth.ModelTruth", "cli.power.run"):
         monkeypatch.setattr(f"gradcheck.{name}", began)
 
     def call(line):
