@@ -11,6 +11,7 @@ from gradcheck.api.elementwise_check import Request
 from gradcheck.numerics.arrays import Array
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import SEVERITY, Verdict, worst
+from gradcheck.spec.defect import Defect
 
 SYSTEMS: Final[Mapping[str, str]] = {"torch": "PyTorch's", "jax": "JAX's"}
 """The system whose convention it is."""
@@ -103,7 +104,7 @@ class _Explained:
         name = finding.name
         if not guilty or name not in self.way.request.names:
             return finding
-        says, label = "", "S"
+        says, label = "", Defect.SIGN
         if any(f.name == name and f.verdict is Verdict.PASS for f in self.other):
             says = self._in_other(name)
         elif finding.diagnosis is not None and finding.diagnosis.label:
@@ -111,7 +112,7 @@ class _Explained:
         elif self.way.is_complex(name):
             lost = self._lost(finding)
             if lost:
-                says, label = f"d{name} has no {lost} part", "T"
+                says, label = f"d{name} has no {lost} part", Defect.TERM
             elif self._is_conjugate(name):
                 says = f"d{name} is the conjugate of the right value"
         if not says:

@@ -14,6 +14,7 @@ from gradcheck.explain.probe import Probe
 from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.results.finding import Diagnosis, Finding, Part
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.defect import Defect
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +31,59 @@ class ContractDefect:
 
 
 CONTRACT_DEFECTS: Final = {
-    "linear": ContractDefect("NL", "the backward is not linear in the cotangent"),
+    "linear": ContractDefect(Defect.NONLINEAR, "the backward is not linear in the cotangent"),
     "zero": ContractDefect(
-        "U",
+        Defect.COTANGENT,
         "a cotangent of zeros still gives a gradient: it does not come from the cotangent",
-        (("is nan", "N", "a cotangent of zeros gives NaN: something is divided by it"),),
+        (
+            (
+                "is nan",
+                Defect.NON_FINITE,
+                "a cotangent of zeros gives NaN: something is divided by it",
+            ),
+        ),
     ),
     "scaling": ContractDefect(
-        "NL", "the backward is not linear in the cotangent: it compares it with a constant"
+        Defect.NONLINEAR,
+        "the backward is not linear in the cotangent: it compares it with a constant",
     ),
-    "repeatable": ContractDefect("C", "the same arguments do not always give the same bits"),
-    "stateless": ContractDefect("V", "an answer is computed from values of an earlier call"),
-    "pure": ContractDefect("X", "the backward writes over an argument that others may still read"),
-    "owned": ContractDefect("X", "a gradient that was returned is written over by the next call"),
+    "repeatable": ContractDefect(
+        Defect.NONDETERMINISM, "the same arguments do not always give the same bits"
+    ),
+    "stateless": ContractDefect(
+        Defect.SAVED_VALUE, "an answer is computed from values of an earlier call"
+    ),
+    "pure": ContractDefect(
+        Defect.ALIASING, "the backward writes over an argument that others may still read"
+    ),
+    "owned": ContractDefect(
+        Defect.ALIASING, "a gradient that was returned is written over by the next call"
+    ),
     "dtype": ContractDefect(
-        "O", "on some paths a gradient comes in another precision than its primal"
+        Defect.PRECISION, "on some paths a gradient comes in another precision than its primal"
     ),
-    "sizes": ContractDefect("W", "the gradient is wrong at some sizes alone"),
+    "sizes": ContractDefect(Defect.SHAPE, "the gradient is wrong at some sizes alone"),
     "attributes": ContractDefect(
-        "P",
+        Defect.ATTRIBUTE,
         "an attribute is taken at another value than is given",
-        (("is ignored", "P", "an attribute is ignored"),),
+        (("is ignored", Defect.ATTRIBUTE, "an attribute is ignored"),),
     ),
-    "layouts": ContractDefect("L", "memory is read as if it were contiguous, whatever its strides"),
-    "subsets": ContractDefect("G", "a gradient is lost, or another, where not all are asked for"),
+    "layouts": ContractDefect(
+        Defect.LAYOUT, "memory is read as if it were contiguous, whatever its strides"
+    ),
+    "subsets": ContractDefect(
+        Defect.SLOT, "a gradient is lost, or another, where not all are asked for"
+    ),
     "accumulates": ContractDefect(
-        "A", "a gradient overwrites its buffer, to which it is to be added"
+        Defect.ACCUMULATION, "a gradient overwrites its buffer, to which it is to be added"
     ),
-    "written": ContractDefect("A", "a gradient depends on what its buffer held before"),
+    "written": ContractDefect(
+        Defect.ACCUMULATION, "a gradient depends on what its buffer held before"
+    ),
     "aliases": ContractDefect(
-        "X", "an argument is written over before it has been read for the last time"
+        Defect.ALIASING, "an argument is written over before it has been read for the last time"
     ),
-    "bounds": ContractDefect("I", "an index leaves the memory of a gradient"),
+    "bounds": ContractDefect(Defect.INDEX, "an index leaves the memory of a gradient"),
 }
 """By the names of properties."""
 PROPERTY_SENTENCES: Final = {asked.name: asked.says for asked in PROPERTIES}
@@ -180,7 +202,7 @@ def is_unsteady(finding: Finding) -> bool:
     if finding.part is Part.CONTRACT:
         return finding.name in STATE_PROPERTIES
     before = finding.diagnosis
-    return finding.name == "vjp" and before is not None and before.label == "C"
+    return finding.name == "vjp" and before is not None and before.label == Defect.NONDETERMINISM
 
 
 def with_state(finding: Finding, probe: Probe | None) -> Finding:

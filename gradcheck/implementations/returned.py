@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gradcheck.numerics.arrays import is_float
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.defect import Defect
 
 Array = NDArray[Any]
 
@@ -91,7 +92,7 @@ def is_ours(error: Broken) -> bool:
 def overwrites(name: str, reason: str) -> Broken:
     """An exception for a call that writes into an argument; `reason` says into which."""
     says = f"{name} writes over an argument that others may still read"
-    return broken(name, reason, label="X", says=says)
+    return broken(name, reason, label=Defect.ALIASING, says=says)
 
 
 def gradients(

@@ -15,6 +15,7 @@ from gradcheck.implementations.returned import Broken, broken
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.numerics.arrays import Array, Attrs, Float, is_float
 from gradcheck.results.finding import Finding
+from gradcheck.spec.defect import Defect
 
 MAX_EXTRA_ELEMENTS: Final = 1 << 20
 """A gradient of a wrong shape is refused before it is copied, if it is so much larger."""
@@ -99,7 +100,7 @@ class _Called:
                 self.function.role,
                 f"{self.function.role} is not deterministic: the same arguments gave other bits. "
                 "Look for a buffer or a random generator that lives from call to call",
-                label="C",
+                label=Defect.NONDETERMINISM,
                 says=f"{self.function.role} gives other bits for the same arguments",
             )
         answers: dict[str, Float | Finding] = {}

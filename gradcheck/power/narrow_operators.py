@@ -31,6 +31,7 @@ from gradcheck.numerics.narrow import (
 )
 from gradcheck.power.attack import Target
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.defect import Defect
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Case
@@ -38,7 +39,7 @@ from gradcheck.spec.suite import Case
 Array = NDArray[Any]
 Vjp = Callable[..., Any]
 
-LABEL: Final = "O"
+LABEL: Final = Defect.PRECISION
 
 
 class Rounding(Narrowing):

@@ -14,6 +14,7 @@ from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Probe
 from gradcheck.implementations.returned import Broken
 from gradcheck.numerics.arrays import Attrs
+from gradcheck.spec.defect import Defect
 
 Edit = Callable[[Probe], Cotangent | None]
 Part = Callable[[Float], Float]
@@ -46,15 +47,27 @@ def edits(obs: Observations) -> Iterator[tuple[str, str, Edit]]:
     """Class, words and edit of each."""
     probe = obs.first
     if _copies(probe, obs.output):
-        yield "A", "holds 1 where the cotangent belongs: it is never written", _each(np.ones_like)
+        yield (
+            Defect.ACCUMULATION,
+            "holds 1 where the cotangent belongs: it is never written",
+            _each(np.ones_like),
+        )
     else:
-        yield "U", "ignores the cotangent: it is taken for all ones", _each(np.ones_like)
+        yield (
+            Defect.COTANGENT,
+            "ignores the cotangent: it is taken for all ones",
+            _each(np.ones_like),
+        )
     for label, words, part in CHANGES_OF_ALL:
         yield label, words, _each(part)
     yield from _slices(probe)
     for bound in CLIP_BOUNDS:
-        yield "NL", f"clips the cotangent to [-{bound:g}, {bound:g}]", _each(_clipped(bound))
-        yield "NL", f"clips the cotangent's norm to {bound:g}", _each(_shortened(bound))
+        yield (
+            Defect.NONLINEAR,
+            f"clips the cotangent to [-{bound:g}, {bound:g}]",
+            _each(_clipped(bound)),
+        )
+        yield Defect.NONLINEAR, f"clips the cotangent's norm to {bound:g}", _each(_shortened(bound))
 
 
 def _copies(probe: Probe, name: str) -> bool:
@@ -75,24 +88,28 @@ def _filled(value: Callable[[Float], float]) -> Part:
 
 
 CHANGES_OF_ALL: Final[tuple[tuple[str, str, Part], ...]] = (
-    ("U", "takes the mean of the cotangent for all of it", _filled(np.mean)),
-    ("U", "takes the first element of the cotangent for all of it", _filled(lambda c: c.flat[0])),
-    ("U", "takes the last element of the cotangent for all of it", _filled(lambda c: c.flat[-1])),
-    ("U", "takes the sum of the cotangent for each of its elements", _filled(np.sum)),
-    ("NL", "takes the cotangent's magnitude: its sign is lost", np.abs),
-    ("NL", "takes the cotangent's magnitude, negated", lambda ct: -np.abs(ct)),
-    ("NL", "is not linear in the cotangent: it is multiplied in twice", np.square),
-    ("NL", "is not linear in the cotangent: it is multiplied by its magnitude",
+    (Defect.COTANGENT, "takes the mean of the cotangent for all of it", _filled(np.mean)),
+    (Defect.COTANGENT, "takes the first element of the cotangent for all of it",
+     _filled(lambda c: c.flat[0])),
+    (Defect.COTANGENT, "takes the last element of the cotangent for all of it",
+     _filled(lambda c: c.flat[-1])),
+    (Defect.COTANGENT, "takes the sum of the cotangent for each of its elements", _filled(np.sum)),
+    (Defect.NONLINEAR, "takes the cotangent's magnitude: its sign is lost", np.abs),
+    (Defect.NONLINEAR, "takes the cotangent's magnitude, negated", lambda ct: -np.abs(ct)),
+    (Defect.NONLINEAR, "is not linear in the cotangent: it is multiplied in twice", np.square),
+    (Defect.NONLINEAR, "is not linear in the cotangent: it is multiplied by its magnitude",
      lambda ct: ct * np.abs(ct)),
-    ("NL", "takes the sign of the cotangent alone", np.sign),
-    ("NL", "loses the negative part of the cotangent", lambda ct: np.maximum(ct, 0.0)),
-    ("NL", "loses the positive part of the cotangent", lambda ct: np.minimum(ct, 0.0)),
-    ("NL", "divides the cotangent by its norm", lambda ct: ct / np.linalg.norm(ct.ravel())),
-    ("NL", "divides the cotangent by its largest element", lambda ct: ct / np.max(np.abs(ct))),
-    ("NL", "puts the cotangent in order", lambda ct: np.sort(ct, axis=-1)),
-    ("NL", "puts the cotangent in order along axis 0", lambda ct: np.sort(ct, axis=0)),
-    ("NL", "puts the cotangent in descending order", lambda ct: -np.sort(-ct, axis=-1)),
-    ("U", "drops the cotangent's mean over each row",
+    (Defect.NONLINEAR, "takes the sign of the cotangent alone", np.sign),
+    (Defect.NONLINEAR, "loses the negative part of the cotangent", lambda ct: np.maximum(ct, 0.0)),
+    (Defect.NONLINEAR, "loses the positive part of the cotangent", lambda ct: np.minimum(ct, 0.0)),
+    (Defect.NONLINEAR, "divides the cotangent by its norm",
+     lambda ct: ct / np.linalg.norm(ct.ravel())),
+    (Defect.NONLINEAR, "divides the cotangent by its largest element",
+     lambda ct: ct / np.max(np.abs(ct))),
+    (Defect.NONLINEAR, "puts the cotangent in order", lambda ct: np.sort(ct, axis=-1)),
+    (Defect.NONLINEAR, "puts the cotangent in order along axis 0", lambda ct: np.sort(ct, axis=0)),
+    (Defect.NONLINEAR, "puts the cotangent in descending order", lambda ct: -np.sort(-ct, axis=-1)),
+    (Defect.COTANGENT, "drops the cotangent's mean over each row",
      lambda ct: ct - ct.mean(axis=-1, keepdims=True)),
 )  # fmt: skip
 
@@ -109,8 +126,8 @@ def _of_outputs(obs: Observations) -> Iterator[Hypothesis]:
     """The cotangent of one of several outputs is dropped, or stands for another's."""
     for words, edit in _edits_of_outputs(obs.first):
         says = f"{obs.gradient} {words}"
-        yield Hypothesis(label="U", says=says, fits=partial(_all_with, edit))
-        yield predicting(obs, "T", says, partial(_with, edit, obs.output))
+        yield Hypothesis(label=Defect.COTANGENT, says=says, fits=partial(_all_with, edit))
+        yield predicting(obs, Defect.TERM, says, partial(_with, edit, obs.output))
 
 
 def _all_with(edit: Edit, probe: Probe) -> bool:
@@ -151,10 +168,10 @@ def _slices(probe: Probe) -> Iterator[tuple[str, str, Edit]]:
     rank = max((part.ndim for part in probe.ct), default=0)
     for at, which in ((0, "first"), (-1, "last")):
         words = f"takes the cotangent of the {which} row for all rows"
-        yield "U", words, _each(partial(_row, at))
+        yield Defect.COTANGENT, words, _each(partial(_row, at))
     axes = [*range(min(rank, MAX_AXES)), *range(-1, -min(rank, MAX_AXES) - 1, -1)]
     for axis in axes:
-        label = "I" if axis in OUTER_AXES else "U"
+        label = Defect.INDEX if axis in OUTER_AXES else Defect.COTANGENT
         for at, which in ((0, "first"), (-1, "last")):
             words = f"takes the {which} entry of the cotangent's axis {axis} for all of them"
             yield label, words, _each(partial(_entry, axis, at))
@@ -179,7 +196,7 @@ def replaced(obs: Observations) -> Iterator[Hypothesis]:
     if len(obs.first.ct) == 1:
         yield from _other_arrays(obs)
     yield Hypothesis(
-        label="U",
+        label=Defect.COTANGENT,
         says=f"{obs.gradient} does not depend on the cotangent: any other gives the same",
         fits=partial(_unmoved, obs.output),
     )
@@ -190,14 +207,16 @@ def _other_arrays(obs: Observations) -> Iterator[Hypothesis]:
     for other, primal in zip(probe.names, probe.primals, strict=True):
         if primal.dtype.kind == "f" and primal.shape == probe.ct[0].shape:
             says = f"{own} reads {other} in place of the cotangent"
-            yield predicting(obs, "U", says, partial(_with, partial(_primal, other), name))
+            yield predicting(
+                obs, Defect.COTANGENT, says, partial(_with, partial(_primal, other), name)
+            )
     says = f"{own} reads the output in place of the cotangent"
-    yield predicting(obs, "U", says, partial(_with, lambda p: p.outputs, name))
+    yield predicting(obs, Defect.COTANGENT, says, partial(_with, lambda p: p.outputs, name))
     if not _linear(probe, name):
         says = f"{own} is not linear in the cotangent: forward is applied to it"
-        yield predicting(obs, "NL", says, partial(_forwarded, name))
+        yield predicting(obs, Defect.NONLINEAR, says, partial(_forwarded, name))
         says = f"{own} is not linear in the cotangent: it passes through forward first"
-        yield predicting(obs, "NL", says, partial(_with, partial(_through, name), name))
+        yield predicting(obs, Defect.NONLINEAR, says, partial(_with, partial(_through, name), name))
 
 
 def _primal(name: str, probe: Probe) -> Cotangent:
@@ -291,14 +310,16 @@ def attributes(obs: Observations) -> Iterator[Hypothesis]:
     for a, b in itertools.combinations(attrs, 2):
         if type(attrs[a]) is type(attrs[b]):
             yield predicting(
-                obs, "P", f"{own} takes {a} and {b} for each other",
+                obs, Defect.ATTRIBUTE, f"{own} takes {a} and {b} for each other",
                 _at(obs.output, partial(_exchanged_attrs, a, b)),
             )  # fmt: skip
     if len(attrs) > 1:
         yield predicting(
-            obs, "P", f"{own} takes all attributes at their defaults, whatever is given",
+            obs,
+            Defect.ATTRIBUTE,
+            f"{own} takes all attributes at their defaults, whatever is given",
             _at(obs.output, lambda probe: probe.truth.defaults),
-        )  # fmt: skip
+        )
 
 
 def is_eps(key: str) -> bool:
@@ -310,7 +331,7 @@ def values(obs: Observations) -> Iterator[Hypothesis]:
     """One attribute at a value that no sample has, or at a function of its own."""
     for key, value in obs.first.attrs.items():
         for other in _others(key, value):
-            label = "E" if is_eps(key) else "P"
+            label: str = Defect.EPS if is_eps(key) else Defect.ATTRIBUTE
             says = f"{obs.gradient} matches {key} = {other!r}, whatever is given"
             yield predicting(obs, label, says, _at(obs.output, _constant(key, other)))
         for label, of, change in _functions(key, value):
@@ -324,38 +345,46 @@ def _single(obs: Observations, key: str) -> Iterator[Reading]:
     if key in truth.defaults:
         default = truth.defaults[key]
         says = f"takes {key} = {default!r}, its default, whatever is given"
-        yield "P", says, _constant(key, default)
+        yield Defect.ATTRIBUTE, says, _constant(key, default)
         yield (
-            "P",
+            Defect.ATTRIBUTE,
             f"takes {key} = {default!r}, its default, for one that is 0",
             lambda p: {key: p.attrs[key] or default},
         )
     if isinstance(value, bool):
-        label = "L" if key.startswith("transpose") else "P"
+        label = Defect.LAYOUT if key.startswith("transpose") else Defect.ATTRIBUTE
         yield label, f"takes {key} for its opposite", _related(key, lambda v: not v)
     seen: list[Any] = []
     for other in truth.choices.get(key, ()):
         if not any(_equal(other, s) for s in seen) and not _switches_off(other):
             seen.append(other)
-            label = "E" if is_eps(key) else "P"
+            label = Defect.EPS if is_eps(key) else Defect.ATTRIBUTE
             yield (
                 label,
                 f"matches {key} = {other!r}, whatever is given",
                 _constant(key, other),
             )
     if isinstance(value, int) and not isinstance(value, bool):
-        yield "I", f"takes {key} + 1 for {key}", _related(key, lambda v: v + 1)
-        yield "I", f"takes {key} − 1 for {key}", _related(key, lambda v: v - 1)
+        yield Defect.INDEX, f"takes {key} + 1 for {key}", _related(key, lambda v: v + 1)
+        yield Defect.INDEX, f"takes {key} − 1 for {key}", _related(key, lambda v: v - 1)
     if isinstance(value, tuple) and len(value) > 1:
-        yield "P", f"reads {key} in reverse", _related(key, lambda v: v[::-1])
-        yield "P", f"takes the first of {key} for all of them", _related(key, _first_of)
-        yield "P", f"takes the last of {key} for all of them", _related(key, _last_of)
+        yield Defect.ATTRIBUTE, f"reads {key} in reverse", _related(key, lambda v: v[::-1])
+        yield (
+            Defect.ATTRIBUTE,
+            f"takes the first of {key} for all of them",
+            _related(key, _first_of),
+        )
+        yield Defect.ATTRIBUTE, f"takes the last of {key} for all of them", _related(key, _last_of)
     for b in obs.first.attrs:
         if b != key and type(obs.first.attrs[b]) is type(value):
-            yield "P", f"reads {b} where it needs {key}", partial(_of_other, key, b)
+            yield Defect.ATTRIBUTE, f"reads {b} where it needs {key}", partial(_of_other, key, b)
     if isinstance(value, (str, bool)) or value is None:
         for other in (*truth.choices.get(key, ()), truth.defaults.get(key)):
-            label = "R" if isinstance(value, str) and {value, other} <= MEANS else "P"
+            label = (
+                Defect.REDUCTION
+                if isinstance(value, str) and {value, other} <= MEANS
+                else Defect.ATTRIBUTE
+            )
             if type(other) is type(value) or None in (value, other):
                 says = f"takes {key} = {other!r} where {value!r} is given"
                 yield label, says, partial(_instead, key, value, other)
@@ -391,18 +420,20 @@ def _functions(key: str, value: Any) -> Iterator[Reading]:
     if isinstance(value, bool):
         return
     if isinstance(value, int):
-        yield "P", f"twice {key}", _related(key, lambda v: 2 * v)
-        yield "P", f"half of {key}", _related(key, lambda v: v // 2)
+        yield Defect.ATTRIBUTE, f"twice {key}", _related(key, lambda v: 2 * v)
+        yield Defect.ATTRIBUTE, f"half of {key}", _related(key, lambda v: v // 2)
     if isinstance(value, (int, float)):
-        label = "S" if isinstance(value, float) else "P"  # the sign of an index is not class S
+        label = (
+            Defect.SIGN if isinstance(value, float) else Defect.ATTRIBUTE
+        )  # the sign of an index is not class S
         yield label, f"−{key}", _related(key, lambda v: -v)
         yield label, f"|{key}|", _related(key, abs)
     if isinstance(value, float):
-        yield "P", f"1 − {key}", _related(key, lambda v: 1 - v)
-        yield "F", f"1/{key}", _related(key, lambda v: 1 / v)
-        yield "F", f"{key}²", _related(key, lambda v: v * v)
-        yield "P", f"{key}, rounded,", _related(key, lambda v: float(round(v)))
-        yield "P", f"{key}, cut off,", _related(key, lambda v: float(int(v)))
+        yield Defect.ATTRIBUTE, f"1 − {key}", _related(key, lambda v: 1 - v)
+        yield Defect.SCALE, f"1/{key}", _related(key, lambda v: 1 / v)
+        yield Defect.SCALE, f"{key}²", _related(key, lambda v: v * v)
+        yield Defect.ATTRIBUTE, f"{key}, rounded,", _related(key, lambda v: float(round(v)))
+        yield Defect.ATTRIBUTE, f"{key}, cut off,", _related(key, lambda v: float(int(v)))
 
 
 def _constant(key: str, value: Any) -> Change:

@@ -27,6 +27,7 @@ from gradcheck.explain.hypothesis import (
     read_primal,
 )
 from gradcheck.explain.probe import Array, Float, Probe
+from gradcheck.spec.defect import Defect
 
 SIGNIFICANT_SHARE: Final = 1e-6
 """Share of the largest element from which on an element tells the factor."""
@@ -44,7 +45,7 @@ def scale(obs: Observations) -> Iterator[Hypothesis]:
     loose = _loose(obs)
     if same is not None and abs(same + 1) <= loose:
         yield _hypothesis(
-            obs, Factor("S", "has the wrong sign: the right value negated", constant(-1))
+            obs, Factor(Defect.SIGN, "has the wrong sign: the right value negated", constant(-1))
         )
     for c in PLAIN_NUMBERS:
         if same is not None and abs(same / c - 1) <= loose:
@@ -172,9 +173,9 @@ def argument(obs: Observations) -> Iterator[Hypothesis]:
                 value = partial(_factor, of, function, by_row, name)
                 shown = form.format(words) + (", one for each row" if by_row else "")
                 says = f"{own} lacks the factor {shown}"
-                yield predicting(obs, "F", says, partial(_divided, value, name))
+                yield predicting(obs, Defect.SCALE, says, partial(_divided, value, name))
                 says = f"{own} has the factor {shown} too much"
-                yield predicting(obs, "F", says, partial(_multiplied, value, name))
+                yield predicting(obs, Defect.SCALE, says, partial(_multiplied, value, name))
 
 
 FactorAt = Callable[[Probe], Float | None]

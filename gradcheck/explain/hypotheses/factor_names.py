@@ -14,6 +14,7 @@ import numpy as np
 
 from gradcheck.explain.hypothesis import Observations, applied, read_primal
 from gradcheck.explain.probe import Array, Probe
+from gradcheck.spec.defect import Defect
 
 Value = Callable[[Probe], float | None]
 Shape = tuple[int, ...]
@@ -207,38 +208,40 @@ MAX_FRACTION_TERM: Final = 12
 Form = tuple[str, str, Callable[[float], float]]
 
 COUNTED: Final[tuple[Form, ...]] = (
-    ("R", "is 1/n of the right value, n being {}: averaged instead of summed", lambda n: 1 / n),
-    ("R", "is n times the right value, n being {}: summed instead of averaged", lambda n: n),
-    ("R", "is (n - 1)/n of the right value, n being {}: n stands for n - 1",
+    (Defect.REDUCTION, "is 1/n of the right value, n being {}: averaged instead of summed",
+     lambda n: 1 / n),
+    (Defect.REDUCTION, "is n times the right value, n being {}: summed instead of averaged",
+     lambda n: n),
+    (Defect.REDUCTION, "is (n - 1)/n of the right value, n being {}: n stands for n - 1",
      lambda n: (n - 1) / n),
-    ("R", "is n/(n - 1) of the right value, n being {}: n - 1 stands for n",
+    (Defect.REDUCTION, "is n/(n - 1) of the right value, n being {}: n - 1 stands for n",
      lambda n: n / (n - 1)),
 )  # fmt: skip
 ROOTS: Final[tuple[Form, ...]] = (
-    ("F", "is 1/√n of the right value, n being {}", lambda n: 1 / math.sqrt(n)),
-    ("F", "is √n times the right value, n being {}", math.sqrt),
+    (Defect.SCALE, "is 1/√n of the right value, n being {}", lambda n: 1 / math.sqrt(n)),
+    (Defect.SCALE, "is √n times the right value, n being {}", math.sqrt),
 )
 SQUARES: Final[tuple[Form, ...]] = (
-    ("F", "is 1/n² of the right value, n being {}", lambda n: 1 / n**2),
-    ("F", "is n² times the right value, n being {}", lambda n: n**2),
+    (Defect.SCALE, "is 1/n² of the right value, n being {}", lambda n: 1 / n**2),
+    (Defect.SCALE, "is n² times the right value, n being {}", lambda n: n**2),
 )
 GIVEN: Final[tuple[Form, ...]] = (
-    ("F", "is {} times the right value", lambda a: a),
-    ("F", "is 1/{} of the right value", lambda a: 1 / a),
-    ("F", "is {0}² times the right value", lambda a: a * a),
-    ("F", "is 1/{0}² of the right value", lambda a: 1 / a**2),
-    ("F", "is √{} times the right value", math.sqrt),
-    ("F", "is 1/√{} of the right value", lambda a: 1 / math.sqrt(a)),
-    ("F", "is 1 - {} times the right value", lambda a: 1 - a),
-    ("F", "is 1/(1 - {}) times the right value", lambda a: 1 / (1 - a)),
-    ("F", "is {0}/(1 - {0}) times the right value", lambda a: a / (1 - a)),
-    ("F", "is (1 - {0})/{0} times the right value", lambda a: (1 - a) / a),
-    ("F", "is 2 (1 - {}) times the right value", lambda a: 2 * (1 - a)),
-    ("F", "is 1 + {} times the right value", lambda a: 1 + a),
-    ("F", "is 1/(1 + {}) of the right value", lambda a: 1 / (1 + a)),
-    ("F", "is -{} times the right value", lambda a: -a),
-    ("F", "is {} times the right value, where that is not 0", lambda a: a or 1.0),
-    ("F", "is -1/{} of the right value", lambda a: -1 / a),
+    (Defect.SCALE, "is {} times the right value", lambda a: a),
+    (Defect.SCALE, "is 1/{} of the right value", lambda a: 1 / a),
+    (Defect.SCALE, "is {0}² times the right value", lambda a: a * a),
+    (Defect.SCALE, "is 1/{0}² of the right value", lambda a: 1 / a**2),
+    (Defect.SCALE, "is √{} times the right value", math.sqrt),
+    (Defect.SCALE, "is 1/√{} of the right value", lambda a: 1 / math.sqrt(a)),
+    (Defect.SCALE, "is 1 - {} times the right value", lambda a: 1 - a),
+    (Defect.SCALE, "is 1/(1 - {}) times the right value", lambda a: 1 / (1 - a)),
+    (Defect.SCALE, "is {0}/(1 - {0}) times the right value", lambda a: a / (1 - a)),
+    (Defect.SCALE, "is (1 - {0})/{0} times the right value", lambda a: (1 - a) / a),
+    (Defect.SCALE, "is 2 (1 - {}) times the right value", lambda a: 2 * (1 - a)),
+    (Defect.SCALE, "is 1 + {} times the right value", lambda a: 1 + a),
+    (Defect.SCALE, "is 1/(1 + {}) of the right value", lambda a: 1 / (1 + a)),
+    (Defect.SCALE, "is -{} times the right value", lambda a: -a),
+    (Defect.SCALE, "is {} times the right value, where that is not 0", lambda a: a or 1.0),
+    (Defect.SCALE, "is -1/{} of the right value", lambda a: -1 / a),
 )
 POWERS: Final = ((1.0, "{}"), (-1.0, "1/{}"), (0.5, "√{}"), (-0.5, "1/√{}"))
 
@@ -256,7 +259,7 @@ def number(c: float, close: float) -> Factor:
     """The factor that is one number everywhere."""
     near = float(Fraction(c).limit_denominator(MAX_FRACTION_TERM))
     exact = near if abs(near - c) <= close * abs(c) else c  # without what rounding added to it
-    return Factor("F", f"is {in_words(exact, close)}", constant(exact))
+    return Factor(Defect.SCALE, f"is {in_words(exact, close)}", constant(exact))
 
 
 def constant(value: float) -> Value:
@@ -311,8 +314,10 @@ def _degrees(name: str) -> Iterator[Factor]:
     """The degree of forward in a primal, as if it were a power of it."""
     of = partial(_degree, name)
     words = f"the degree of forward in {name}"
-    yield Factor("F", f"is n times the right value, n being {words}", of)
-    yield Factor("F", f"is 1/n of the right value, n being {words}", _applied(_inverse, of))
+    yield Factor(Defect.SCALE, f"is n times the right value, n being {words}", of)
+    yield Factor(
+        Defect.SCALE, f"is 1/n of the right value, n being {words}", _applied(_inverse, of)
+    )
 
 
 def _inverse(n: float) -> float:
@@ -358,7 +363,7 @@ def _products(own: list[Quantity], given: list[Quantity]) -> Iterator[Factor]:
                 words = (
                     f"is {first.format(a.words)} × {second.format(_short(b))} of the right value"
                 )
-                yield Factor("F", words, partial(_both, a.of, p, b.of, q))
+                yield Factor(Defect.SCALE, words, partial(_both, a.of, p, b.of, q))
 
 
 def _short(quantity: Quantity) -> str:
@@ -383,12 +388,14 @@ def _quotients(own: list[Quantity], name: str) -> Iterator[Factor]:
     for a, b in pairs:
         if a.array == b.array or not (a.array and b.array):
             shown = words.format(a.words, b.words)
-            yield Factor("R", shown, partial(_both, a.of, 1.0, b.of, -1.0))
+            yield Factor(Defect.REDUCTION, shown, partial(_both, a.of, 1.0, b.of, -1.0))
         elif a.part == b.part and name in {a.array, b.array}:
             shown = f"{words.format(a.words, b.words)}: of repetitions"
-            yield Factor("R", shown, partial(_repeated, a.of, b.of))
+            yield Factor(Defect.REDUCTION, shown, partial(_repeated, a.of, b.of))
     for a, b in pairs:
-        yield Factor("F", words.format(a.words, b.words), partial(_both, a.of, 1.0, b.of, -1.0))
+        yield Factor(
+            Defect.SCALE, words.format(a.words, b.words), partial(_both, a.of, 1.0, b.of, -1.0)
+        )
 
 
 def _repeated(a: Value, b: Value, probe: Probe) -> float | None:

@@ -19,6 +19,7 @@ from gradcheck.explain.hypothesis import (
     softmax,
 )
 from gradcheck.explain.probe import Array, Float, Mask, Probe, agree
+from gradcheck.spec.defect import Defect
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +53,25 @@ def _ends(reach: Mask, count: int, *, last: bool) -> Array:
 def _after_blocks(block: int) -> Keep:
     says = f"lacks what is left over of {{}} after the last whole block of {block}"
     of = _at(lambda n: np.arange(n) < n // block * block)
-    return Keep("W", "W", says, of, needs=lambda n: n > block and n % block > 0)
+    return Keep(Defect.SHAPE, Defect.SHAPE, says, of, needs=lambda n: n > block and n % block > 0)
 
 
 def _beyond_first(block: int) -> Keep:
     says = f"lacks what lies beyond the first {block} of {{}}"
-    return Keep("W", "W", says, _at(lambda n: np.arange(n) < block), needs=lambda n: n > block)
+    return Keep(
+        Defect.SHAPE,
+        Defect.SHAPE,
+        says,
+        _at(lambda n: np.arange(n) < block),
+        needs=lambda n: n > block,
+    )
 
 
 OVERWRITTEN: Final = ": overwritten where it must be added up"
 PER_ELEMENT: Final = (
     *(
-        Keep("A", "", f"keeps, of what {{}} contribute to each element, {says}", of, because)
+        Keep(Defect.ACCUMULATION, "", f"keeps, of what {{}} contribute to each element, {says}",
+             of, because)
         for says, of, because in (
             ("the last alone", partial(_ends, count=1, last=True), OVERWRITTEN),
             ("the first alone", partial(_ends, count=1, last=False), ""),
@@ -71,15 +79,18 @@ PER_ELEMENT: Final = (
             ("two at most, the last", partial(_ends, count=2, last=True), ""),
         )
     ),
-    Keep("R", "", "is the mean of what {} contribute to each element",
+    Keep(Defect.REDUCTION, "", "is the mean of what {} contribute to each element",
          lambda reach: np.asarray(reach / np.maximum(reach.sum(axis=0), 1))),
 )  # fmt: skip
 BY_SLAB: Final = (
-    Keep("A", "I", "is what the last of {} contributes alone",
+    Keep(Defect.ACCUMULATION, Defect.INDEX, "is what the last of {} contributes alone",
          _at(lambda n: np.arange(n) == n - 1), OVERWRITTEN),
-    Keep("B", "I", "is what the first of {} contributes alone", _at(lambda n: np.arange(n) == 0)),
-    Keep("I", "I", "lacks what the last of {} contributes", _at(lambda n: np.arange(n) < n - 1)),
-    Keep("I", "I", "lacks what the first of {} contributes", _at(lambda n: np.arange(n) > 0)),
+    Keep(Defect.BROADCAST, Defect.INDEX, "is what the first of {} contributes alone",
+         _at(lambda n: np.arange(n) == 0)),
+    Keep(Defect.INDEX, Defect.INDEX, "lacks what the last of {} contributes",
+         _at(lambda n: np.arange(n) < n - 1)),
+    Keep(Defect.INDEX, Defect.INDEX, "lacks what the first of {} contributes",
+         _at(lambda n: np.arange(n) > 0)),
     *map(_after_blocks, BLOCKS),
     *map(_beyond_first, BLOCKS),
 )  # fmt: skip
@@ -123,7 +134,7 @@ def contributions(obs: Observations) -> Iterator[Hypothesis]:
         for keep in LOSSES:
             label = keep.shared if overlap else keep.alone
             if indexed and overlap and keep in PER_ELEMENT:
-                label = "DI"
+                label = Defect.DUPLICATES
             if label and any(keep.needs(n) for n in _counts(obs, cut)):
                 yield _hypothesis(obs, cut, keep, label)
 
@@ -310,7 +321,7 @@ def residual(obs: Observations) -> Iterator[Hypothesis]:
                 what = f"a multiple of {word}"
                 how = f"a {kind} along it is missing or mis-weighted"
             yield Hypothesis(
-                label="T",
+                label=Defect.TERM,
                 says=f"{own} is off by {what} {where}: {how}",
                 fits=_lies(name, direction, axis - ndim),
                 evidence=(f"the residual lies along it {where}: 1 − R² ≤ {found.worst:.1g}",),

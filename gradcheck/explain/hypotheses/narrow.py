@@ -15,6 +15,7 @@ from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, Array, Float, Gr
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.narrow import FLOAT16, TF32, Narrow, NarrowArithmetic, cut, narrower
+from gradcheck.spec.defect import Defect
 
 MAX_ROUNDING_UNITS: Final = 2.0**8
 """Units of a type, of the largest element, that no rounding to it costs at ordinary values."""
@@ -124,7 +125,7 @@ def _hypothesis(
             for one in each
         )
 
-    return Hypothesis(label="O", says=says, fits=fits)
+    return Hypothesis(label=Defect.PRECISION, says=says, fits=fits)
 
 
 def _to_rounding(probe: Probe, prediction: Float | None, name: str) -> bool:

@@ -14,6 +14,7 @@ from gradcheck.explain.hypotheses.lost_contribution import MAX_SLABS, MAX_SLABS_
 from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
 from gradcheck.explain.probe import ROUNDING_TOLERANCE, Array, Float, Probe
 from gradcheck.numerics.arrays import Attrs
+from gradcheck.spec.defect import Defect
 
 Of = Callable[[Probe], Float | None]
 """What a gradient would be at a probe."""
@@ -30,7 +31,7 @@ def orientation(obs: Observations) -> Iterator[Hypothesis]:
     for a, b in combinations(range(-obs.first.right[name].ndim, 0), 2):
         yield predicting(
             obs,
-            "L",
+            Defect.LAYOUT,
             f"{obs.gradient} comes transposed: axes {a} and {b} are exchanged",
             partial(_transposed, name, a, b),
         )
@@ -48,7 +49,7 @@ def displaced(obs: Observations) -> Iterator[Hypothesis]:
         shifted = [_displaced(probe, name, axis) for probe in obs.failing]
         if False not in shifted and shifted.count(True) >= MIN_DISPLACED_PROBES:
             yield Hypothesis(
-                label="I",
+                label=Defect.INDEX,
                 says=f"{obs.gradient} stands in another place along axis {axis}: it is displaced",
                 fits=lambda probe: True,  # every failing probe was asked above
             )
@@ -87,7 +88,7 @@ def _moves_of(
     for part, ct in enumerate(first.ct):
         which = "the cotangent" if len(first.ct) == 1 else f"output {part}'s cotangent"
         for move in catalogue(ct.ndim) if ct.size <= MAX_REORDERED_SIZE else ():
-            if move.label == "B" or (move.square and ct.size > first.right[name].size):
+            if move.label == Defect.BROADCAST or (move.square and ct.size > first.right[name].size):
                 continue  # the axis of a sum is not a matter of layout
             says = f"{own} reads {which} with {move.says}"
             yield move.label, says, partial(_at_cotangent, name, part, move)
@@ -228,7 +229,7 @@ def forward_mode(obs: Observations) -> Iterator[Hypothesis]:
         return probe.reproduces(applied.reshape(probe.right[name].shape), name)
 
     yield Hypothesis(
-        label="L",
+        label=Defect.LAYOUT,
         says=f"{obs.gradient} is the Jacobian applied to the cotangent, not its transpose",
         fits=fits,
     )
@@ -265,9 +266,9 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
         yield from _orders()
     for axis in axes:
         flip = _along(axis, np.flip)
-        yield Move("L", f"{_axis(axis)} reversed", flip, flip)
+        yield Move(Defect.LAYOUT, f"{_axis(axis)} reversed", flip, flip)
     if rank > 1:
-        yield Move("L", "its last two axes reversed", _flip_two, _flip_two)
+        yield Move(Defect.LAYOUT, "its last two axes reversed", _flip_two, _flip_two)
     for axis in axes:
         for step in ROLL_DISTANCES:
             yield _rolled(axis, step)
@@ -318,9 +319,9 @@ def _exchanges(a: int, b: int) -> Iterator[Move]:
     there = move(lambda x: np.ascontiguousarray(x.swapaxes(a, b)).reshape(x.shape))
     back = move(read)
     same = move(lambda x: x.swapaxes(a, b) if x.shape[a] == x.shape[b] else x)
-    yield Move("L", two, there, back)
-    yield Move("L", f"{two} in memory", back, there)
-    yield Move("L", f"{two} where they are equally long", same, same, square=True)
+    yield Move(Defect.LAYOUT, two, there, back)
+    yield Move(Defect.LAYOUT, f"{two} in memory", back, there)
+    yield Move(Defect.LAYOUT, f"{two} where they are equally long", same, same, square=True)
 
 
 def _moved_axis(source: int, place: int) -> Callable[[Array, Attrs], Array]:
@@ -338,10 +339,10 @@ def _orders() -> Iterator[Move]:
         return array.ravel().reshape(array.shape, order="F")
 
     batch_last, last_in_front = _moved_axis(0, -1), _moved_axis(-1, 0)
-    yield Move("L", "its memory written column by column", by_columns, from_columns)
-    yield Move("L", "its memory read column by column", from_columns, by_columns)
-    yield Move("L", "its first axis taken for the innermost", batch_last, last_in_front)
-    yield Move("L", "its innermost axis taken for the first", last_in_front, batch_last)
+    yield Move(Defect.LAYOUT, "its memory written column by column", by_columns, from_columns)
+    yield Move(Defect.LAYOUT, "its memory read column by column", from_columns, by_columns)
+    yield Move(Defect.LAYOUT, "its first axis taken for the innermost", batch_last, last_in_front)
+    yield Move(Defect.LAYOUT, "its innermost axis taken for the first", last_in_front, batch_last)
 
 
 def _flip_two(array: Array, attrs: Attrs) -> Array:
@@ -353,7 +354,7 @@ def _rolled(axis: int, step: int) -> Move:
     places = f"{abs(step)} place{'s' if abs(step) > 1 else ''}"
     says = f"each element along {_axis(axis)} taken from {places} {side} it, the ends joined"
     there, back = (_along(axis, partial(np.roll, shift=by)) for by in (step, -step))
-    return Move("I", says, there, back)
+    return Move(Defect.INDEX, says, there, back)
 
 
 def _shifts(axis: int) -> Iterator[Move]:
@@ -369,7 +370,7 @@ def _shifts(axis: int) -> Iterator[Move]:
     for step, side in ((1, "before"), (-1, "behind")):
         for edge, comes in ((False, "zero comes in at the end"), (True, "the end stays")):
             says = f"each element along {_axis(axis)} taken from 1 place {side} it; {comes}"
-            yield Move("I", says, _along(axis, partial(shifted, step=step, edge=edge)))
+            yield Move(Defect.INDEX, says, _along(axis, partial(shifted, step=step, edge=edge)))
 
 
 def _firsts(axis: int) -> Iterator[Move]:
@@ -383,13 +384,19 @@ def _firsts(axis: int) -> Iterator[Move]:
 
     for place, which in ((0, "first"), (-1, "last")):
         says = f"the {which} entry of {_axis(axis)} in place of every one"
-        yield Move("I", says, _along(axis, partial(entry, place=place)))
-    yield Move("B", f"the sum over {_axis(axis)} in place of every entry", _along(axis, summed))
+        yield Move(Defect.INDEX, says, _along(axis, partial(entry, place=place)))
+    yield Move(
+        Defect.BROADCAST,
+        f"the sum over {_axis(axis)} in place of every entry",
+        _along(axis, summed),
+    )
 
 
 def _first_part(axis: int, count: int | str) -> Move:
     of = _divided(axis, count, lambda x, k: np.broadcast_to(x.take([0], axis=k), x.shape))
-    return Move("I", f"the first of {count} parts of {_axis(axis)} in place of every one", of)
+    return Move(
+        Defect.INDEX, f"the first of {count} parts of {_axis(axis)} in place of every one", of
+    )
 
 
 def _counts(attrs: Attrs) -> list[int | str]:
@@ -426,13 +433,13 @@ def divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
     for count in _counts(attrs):
         dealt, gathered = _divided(axis, count, _dealt), _divided(axis, count, _gathered)
         parts = f"{_axis(axis)} in {count} parts"
-        yield Move("L", f"{parts} dealt out one by one, not in blocks", dealt, gathered)
-        yield Move("L", f"{parts} in blocks, not dealt out one by one", gathered, dealt)
+        yield Move(Defect.LAYOUT, f"{parts} dealt out one by one, not in blocks", dealt, gathered)
+        yield Move(Defect.LAYOUT, f"{parts} in blocks, not dealt out one by one", gathered, dealt)
         if isinstance(count, int):
             for a, b in combinations(range(count), 2):
                 which = "halves" if count == 2 else f"parts {a + 1} and {b + 1} of {count}"
                 of = _divided(axis, count, partial(_exchanged_parts, a, b))
-                yield Move("L", f"the {which} of {_axis(axis)} exchanged", of, of)
+                yield Move(Defect.LAYOUT, f"the {which} of {_axis(axis)} exchanged", of, of)
 
 
 def _dealt(parts: Array, k: int) -> Array:
@@ -457,8 +464,8 @@ def _packed_pairs(axis: int, attrs: Attrs) -> Iterator[Move]:
         if _pair(value) is not None:
             says = f"the {key}'s two extents within {_axis(axis)} exchanged"
             there, back = partial(_turned, axis, key, 1), partial(_turned, axis, key, -1)
-            yield Move("L", says, there, back)
-            yield Move("L", f"{says} in memory", back, there)
+            yield Move(Defect.LAYOUT, says, there, back)
+            yield Move(Defect.LAYOUT, f"{says} in memory", back, there)
 
 
 def _pair(value: object) -> tuple[int, int] | None:

@@ -28,6 +28,7 @@ from gradcheck.explain.hypothesis import (
 from gradcheck.explain.probe import RAISES, Float, Probe, bare, called
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.spec.defect import Defect
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.operator import OpSpec
 
@@ -53,7 +54,7 @@ def flipped(obs: Observations) -> Iterator[Hypothesis]:
     if 0 < _share(obs) < 1:
         where = _region(obs)
         says = f"{obs.gradient} has the other sign {where or 'in some elements'}"
-        yield Hypothesis(label="S", says=says, fits=fits)
+        yield Hypothesis(label=Defect.SIGN, says=says, fits=fits)
 
 
 def other(obs: Observations) -> Iterator[Hypothesis]:
@@ -73,7 +74,7 @@ def other(obs: Observations) -> Iterator[Hypothesis]:
     ]
     evidence += [f"where it is wrong, it is {value}" for value in _there(shown, name)]
     yield Hypothesis(
-        label="D",
+        label=Defect.DERIVATIVE,
         says=f"{obs.gradient} has another slope than forward" + (f" {where}" if where else ""),
         fits=lambda p: not p.fails(name) or not _shows(p, name) or _by_element(p, name),
         evidence=tuple(evidence),
@@ -224,7 +225,9 @@ def local(obs: Observations) -> Iterator[Hypothesis]:
         return
     if not _reads(probe, name):
         says = f"{obs.gradient} is not 0, though forward's output does not depend on {name}"
-        yield predicting(obs, "T", says, lambda p: p.got[name] if not p.right[name].any() else None)
+        yield predicting(
+            obs, Defect.TERM, says, lambda p: p.got[name] if not p.right[name].any() else None
+        )
         return
     diagonal = is_diagonal(probe, name)
     yield _passed(obs, diagonal=diagonal)
@@ -251,9 +254,12 @@ def _passed(obs: Observations, *, diagonal: bool) -> Hypothesis:
     name = obs.output
     ct, right = over(obs.first, obs.first.right[name].shape), obs.first.right[name]
     if ct is not None and np.array_equal(np.sort(ct.ravel()), np.sort(right.ravel())):
-        label, why = "L", "it is not put back in order"
+        label, why = Defect.LAYOUT, "it is not put back in order"
     else:
-        label, why = "D", "the slope is missing" if diagonal else "forward might as well not be"
+        label, why = (
+            Defect.DERIVATIVE,
+            "the slope is missing" if diagonal else "forward might as well not be",
+        )
     says = f"{obs.gradient} passes the cotangent on as it came: {why}"
     return predicting(obs, label, says, lambda p: over(p, p.right[name].shape))
 
@@ -280,7 +286,7 @@ def _named(obs: Observations) -> Iterator[Hypothesis]:
                     named = words.format(value.word) + word.format(other.word if other else "")
                     says = f"{obs.gradient} has the slope {named}, which is another function's"
                     of = _predicted(obs.output, value, function, other, both)
-                    yield predicting(obs, "D", says, of)
+                    yield predicting(obs, Defect.DERIVATIVE, says, of)
 
 
 _Both = tuple[str, Callable[[Any, Any], Any]]
@@ -365,7 +371,7 @@ def _diagonal(obs: Observations) -> Iterator[Hypothesis]:
             "each element of it depends on its own element of the cotangent alone, where "
             "the right one depends on others too",
         )
-        yield predicting(obs, "T", says, of, evidence)
+        yield predicting(obs, Defect.TERM, says, of, evidence)
 
 
 def zeros(obs: Observations) -> Iterator[Hypothesis]:
@@ -378,9 +384,9 @@ def zeros(obs: Observations) -> Iterator[Hypothesis]:
         slopes = any(is_diagonal(probe, name) for probe in obs.failing)
         if not slopes and not any(value.any() for value in values):
             says = f"{obs.gradient} is 0 where all of {other} is: it never leaves 0"
-            yield predicting(obs, "G", says, _skipped(name, other, whole=True))
+            yield predicting(obs, Defect.SLOT, says, _skipped(name, other, whole=True))
         says = f"{obs.gradient} is 0 where {other} is: zeros are skipped"
-        yield predicting(obs, "D", says, _skipped(name, other, whole=False))
+        yield predicting(obs, Defect.DERIVATIVE, says, _skipped(name, other, whole=False))
 
 
 def _skipped(name: str, other: str, *, whole: bool) -> Callable[[Probe], Float | None]:
@@ -411,7 +417,9 @@ def _kin(op: str, operators: Mapping[str, OpSpec], obs: Observations) -> Iterato
                 of = other.name if len(other.dialects) == 1 else f"{other.name} ({dialect.name})"
                 says = f"{obs.gradient} is the gradient of {of}"
                 for given in (partial(_shared_attrs, attrs), partial(_own_attrs, attrs)):
-                    yield predicting(obs, "D", says, _vjp_gradient(other.vjp, obs.output, given))
+                    yield predicting(
+                        obs, Defect.DERIVATIVE, says, _vjp_gradient(other.vjp, obs.output, given)
+                    )
 
 
 def _own_attrs(attrs: Attrs, probe: Probe) -> Attrs:

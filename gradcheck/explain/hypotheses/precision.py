@@ -14,6 +14,7 @@ from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
 from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.narrow import short
+from gradcheck.spec.defect import Defect
 
 NARROW_TYPES: Final = (
     (4, "four significant bits", 0.0),
@@ -63,7 +64,7 @@ def _narrow_constant(obs: Observations) -> Iterator[Hypothesis]:
     if not 0 < abs(off) <= 2.0**-24:
         return
     says = f"{obs.gradient} is off by a factor of 1 {off:+.1e}: a constant is rounded to float32"
-    yield predicting(obs, "O", says, lambda p: (1.0 + off) * p.right[name])
+    yield predicting(obs, Defect.PRECISION, says, lambda p: (1.0 + off) * p.right[name])
 
 
 def _narrow(obs: Observations) -> Iterator[Hypothesis]:
@@ -74,7 +75,7 @@ def _narrow(obs: Observations) -> Iterator[Hypothesis]:
         if 2.0**-bits <= 2 * obs.first.u or largest <= lost:
             continue
         yield Hypothesis(
-            label="O",
+            label=Defect.PRECISION,
             says=f"{own} is rounded to {kind} on the way",
             fits=_is_short(name, bits, lost),
             evidence=(
@@ -134,7 +135,7 @@ def _differenced(obs: Observations) -> Iterator[Hypothesis]:
     for step in DIFFERENCE_STEPS:
         for words, up, down in (("central", 1, 1), ("forward", 1, 0), ("backward", 0, 1)):
             says = f"{obs.gradient} is a {words} difference with a step of {step:.3g}"
-            yield predicting(obs, "O", says, _difference(name, up * step, down * step))
+            yield predicting(obs, Defect.PRECISION, says, _difference(name, up * step, down * step))
 
 
 def _difference(name: str, up: float, down: float) -> Callable[[Probe], Float]:
@@ -169,7 +170,7 @@ def _noisy(obs: Observations) -> Iterator[Hypothesis]:
     if not typical >= MIN_ERROR_CHANGE:
         return
     yield Hypothesis(
-        label="O",
+        label=Defect.PRECISION,
         says=f"{obs.gradient} has an error of rounding: something cancels, or is kept in a "
         "narrow type",
         fits=lambda p: not p.fails(name) or _jump(p, name) >= MIN_ERROR_CHANGE / 2,
@@ -231,7 +232,7 @@ def _below(obs: Observations) -> Iterator[Hypothesis]:
     if any((p.got[obs.output][p.wrong(obs.output)] != 0).any() for p in obs.failing):
         return
     for name in obs.first.names:
-        size = _Size(f"|{name}|", "O", partial(_against, name))
+        size = _Size(f"|{name}|", Defect.PRECISION, partial(_against, name))
         found = _threshold(probes, obs.output, size)
         if found is not None and -found.lost >= HUGE_ARGUMENT[obs.first.dtype]:
             says = f"{obs.gradient} is 0 where |{name}| is huge: an intermediate overflows"
@@ -239,7 +240,7 @@ def _below(obs: Observations) -> Iterator[Hypothesis]:
                 f"it is lost from |{name}| = {-found.lost:.3g} on, and right up to "
                 f"{-found.kept:.3g}",
             )
-            yield predicting(obs, "O", says, _cut(obs.output, size, found), evidence)
+            yield predicting(obs, Defect.PRECISION, says, _cut(obs.output, size, found), evidence)
     for size in _sizes(obs):
         found = _threshold(probes, obs.output, size)
         if found is not None and found.lost <= MAX_FLUSHED_SHARE * found.typical:
@@ -248,7 +249,7 @@ def _below(obs: Observations) -> Iterator[Hypothesis]:
             evidence = (
                 f"the largest lost is {found.lost:.3g}, the smallest kept {found.kept:.3g}",
             )
-            label = "O" if nothing else size.label
+            label = Defect.PRECISION if nothing else size.label
             yield predicting(obs, label, says, _cut(obs.output, size, found), evidence)
 
 
@@ -263,7 +264,7 @@ def _floored(obs: Observations) -> Iterator[Hypothesis]:
         and np.mean(np.abs(came - floor) <= SAME_SLOPE * floor) >= MIN_FLOOR_SHARE
     ):
         says = f"{obs.gradient} is cut off {floor:.3g} of the cotangent before 0"
-        yield Hypothesis(label="O", says=says, fits=_at_floor(name, floor))
+        yield Hypothesis(label=Defect.PRECISION, says=says, fits=_at_floor(name, floor))
 
 
 def _at_floor(name: str, floor: float) -> Callable[[Probe], bool]:
@@ -281,10 +282,14 @@ def _at_floor(name: str, floor: float) -> Callable[[Probe], bool]:
 
 def _sizes(obs: Observations) -> Iterator[_Size]:
     name = obs.output
-    yield _Size("it", "O", lambda p: np.abs(p.right[name]))
-    yield _Size("its slope", "D", lambda p: _magnitude(slope(p, p.right[name])))
-    yield _Size("its share of the cotangent", "D", partial(_share, name))
-    yield _Size("the output", "D", lambda p: _magnitude(_spread(p.outputs, p.right[name].shape)))
+    yield _Size("it", Defect.PRECISION, lambda p: np.abs(p.right[name]))
+    yield _Size("its slope", Defect.DERIVATIVE, lambda p: _magnitude(slope(p, p.right[name])))
+    yield _Size("its share of the cotangent", Defect.DERIVATIVE, partial(_share, name))
+    yield _Size(
+        "the output",
+        Defect.DERIVATIVE,
+        lambda p: _magnitude(_spread(p.outputs, p.right[name].shape)),
+    )
 
 
 def _magnitude(x: Float | None) -> Float | None:

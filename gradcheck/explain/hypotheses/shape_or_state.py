@@ -15,6 +15,7 @@ from gradcheck.explain.probe import Cotangent, Float, Gradients, Probe, near
 from gradcheck.implementations.returned import Broken
 from gradcheck.numerics.draw import Draw
 from gradcheck.results.finding import Diagnosis
+from gradcheck.spec.defect import Defect
 
 FORM_RULE: Final = "form"
 MAX_PERMUTED_AXES: Final = 6
@@ -49,7 +50,7 @@ def _misshapen(probe: Probe, output: str) -> bool:
 
 def _missing(obs: Observations) -> Diagnosis:
     return Diagnosis(
-        label="G",
+        label=Defect.SLOT,
         says=f"{obs.gradient} is not returned: {obs.output} gets no gradient",
         rule=FORM_RULE,
         evidence=(where_wrong(obs),),
@@ -61,7 +62,7 @@ def _of_dtype(obs: Observations) -> Diagnosis:
     raw = probe.raw[obs.output]
     assert raw is not None
     return Diagnosis(
-        label="O",
+        label=Defect.PRECISION,
         says=f"{obs.gradient} comes in {raw.dtype.name}, {obs.output} in {probe.dtype}: "
         "its precision changes on the way",
         rule=FORM_RULE,
@@ -156,26 +157,28 @@ def _of_shape(obs: Observations, shaped: Sequence[_Shaped]) -> Diagnosis:
     lone = bool(ranks) and max(ranks) < min(s.right.ndim for s in shaped)
     hypotheses: tuple[tuple[str, str, Callable[[_Shaped], bool]], ...] = (
         (
-            "B",
+            Defect.BROADCAST,
             f"{own} is not summed over the axes along which {obs.output} is repeated",
             _Shaped.unreduced,
         ),
-        ("L", f"{own} is the right gradient in another shape", _Shaped.reshaped),
+        (Defect.LAYOUT, f"{own} is the right gradient in another shape", _Shaped.reshaped),
         (
-            "L",
+            Defect.LAYOUT,
             f"{own} is the cotangent itself: it is left in the output's shape",
             _Shaped.cotangent,
         ),
         *(
-            ("G", f"{own} is the gradient of {other}: it stands in the wrong place",
+            (Defect.SLOT, f"{own} is the gradient of {other}: it stands in the wrong place",
              functools.partial(_Shaped.standing, other=other))
             for other in first.probe.right
         ),
-        ("I", f"{own} has its axes in another order where there are batch axes: they are counted "
-              "with them", lambda s: lone and s.turned()),
-        ("L", f"{own} is the right gradient with its axes in another order", _Shaped.turned),
-        ("B", f"{own} is summed over axes that {obs.output} has", _Shaped.overreduced),
-        ("I", f"{own} is cut along another axis than forward cuts", _Shaped.cut),
+        (Defect.INDEX,
+         f"{own} has its axes in another order where there are batch axes: they are counted with "
+         "them", lambda s: lone and s.turned()),
+        (Defect.LAYOUT, f"{own} is the right gradient with its axes in another order",
+         _Shaped.turned),
+        (Defect.BROADCAST, f"{own} is summed over axes that {obs.output} has", _Shaped.overreduced),
+        (Defect.INDEX, f"{own} is cut along another axis than forward cuts", _Shaped.cut),
     )  # fmt: skip
     for label, says, holds in hypotheses:
         if all(map(holds, shaped)):
@@ -232,7 +235,7 @@ class _History:
         if not names or self._off(late, self._probe.vjp(ct=self._u), names):
             return None
         return self._diagnosis(
-            "V",
+            Defect.SAVED_VALUE,
             f"{_are(names)} the answer to the call before: a buffer is returned before it is "
             "written",
             "asked with another cotangent, it gave the right gradient for the one before",
@@ -251,7 +254,7 @@ class _History:
                        for a, b in itertools.pairwise(held)):  # fmt: skip
                 return None
         return self._diagnosis(
-            "A",
+            Defect.ACCUMULATION,
             f"{_are(names)} added to what earlier calls gave: a buffer is never cleared",
             "each of three calls with the same arguments gave one right gradient more, to rounding",
         )
@@ -267,7 +270,7 @@ class _History:
             moved = max(_norm(first[name]), _norm(first[name] - other[name]))
             if _norm(first[name] - again[name]) <= MAX_REPEAT_DIFFERENCE * moved < np.inf:
                 return self._diagnosis(
-                    "A",
+                    Defect.ACCUMULATION,
                     f"{_name(name)} holds what earlier calls left: something that is summed up is "
                     "not cleared between calls",
                     "a cotangent of zeros, right after another, gave no zeros",
@@ -282,7 +285,7 @@ class _History:
         if not names or _differing([a, c]) or _differing([b, d]):
             return None
         return self._diagnosis(
-            "X",
+            Defect.ALIASING,
             f"{_are(names)} computed from something saved that an earlier call wrote over",
             "after the same calls it gave the same bits, after others it did not",
         )
@@ -291,7 +294,7 @@ class _History:
         """Describe how often answers differ, and by how much."""
         answers = [self._probe.ask(self._u) for _ in range(REPEATS)]
         names = _differing(answers)
-        if otherwise == "V" and not names:
+        if otherwise == Defect.SAVED_VALUE and not names:
             return None  # it takes other calls
         what = " and ".join(map(_name, names)) or "the answer"
         seen = (
@@ -300,14 +303,18 @@ class _History:
             if names
             else f"{REPEATS} further calls with the same arguments gave the same bits"
         )
-        if otherwise == "V":
-            return self._diagnosis("V", f"{what} depends on the values of an earlier call", seen)
+        if otherwise == Defect.SAVED_VALUE:
+            return self._diagnosis(
+                Defect.SAVED_VALUE, f"{what} depends on the values of an earlier call", seen
+            )
         off = _apart(answers, names)
         why = "a race, a random number, or memory that nobody has written to"
         if 0 < off <= MAX_REORDERING_ULPS * self._probe.u:
             why = "as where a sum runs in another order each time"
             seen += f", {off:.1g} of its largest element apart"
-        return self._diagnosis("C", f"{what} changes from call to call: {why}", seen)
+        return self._diagnosis(
+            Defect.NONDETERMINISM, f"{what} changes from call to call: {why}", seen
+        )
 
     # ── asking and comparing ─────────────────────────────────────────────────────────────────
 
@@ -389,7 +396,7 @@ def earlier(obs: Observations) -> Iterator[Hypothesis]:
     kept = [source for probe in obs.failing if name in probe.got for source in again(probe)]
     if any(not source.fails(name) and _varied(source.got[name]) for source in kept):
         yield Hypothesis(
-            label="V",
+            label=Defect.SAVED_VALUE,
             says=f"{obs.gradient} is the answer to an earlier call of the same shape: it is "
             "kept, and not computed anew",
             fits=lambda probe: not probe.fails(name) or bool(again(probe)),

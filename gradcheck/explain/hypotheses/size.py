@@ -12,6 +12,7 @@ from gradcheck.explain.hypothesis import Hypothesis, Observations
 from gradcheck.explain.probe import RAISES, Array, Probe, agree
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import Draw
+from gradcheck.spec.defect import Defect
 
 BLOCKS: Final = (4, 8, 16, 32, 64, 128)
 """What loops are unrolled or blocked by."""
@@ -50,7 +51,7 @@ def sizes(obs: Observations) -> Iterator[Hypothesis]:
                 found[m] == predicate(m) for m in found
             ):
                 yield Hypothesis(
-                    label="W",
+                    label=Defect.SHAPE,
                     says=f"{obs.gradient} is wrong only where an axis has {words}",
                     fits=_at_such(name, there),
                     evidence=(
@@ -158,7 +159,7 @@ def alone(obs: Observations) -> Iterator[Hypothesis]:
         which = " and ".join(str(axis) for axis in axes)
         which = f"axis {which}" if len(axes) == 1 else f"axes {which}"
         yield Hypothesis(
-            label="I",
+            label=Defect.INDEX,
             says=f"{obs.gradient} mixes up the entries along {which}: each alone is right"
             if mixed
             else f"{obs.gradient} is wrong by the place along {which}: each entry alone is right",

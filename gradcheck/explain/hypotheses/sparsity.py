@@ -13,6 +13,7 @@ from gradcheck.explain.hypotheses.wrong_region import BLOCKS
 from gradcheck.explain.hypothesis import Hypothesis, Observations
 from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, Array, Float, Mask, Probe
 from gradcheck.implementations.returned import Broken
+from gradcheck.spec.defect import Defect
 
 MAX_COTANGENT_SIZE: Final = 150
 """Elements of the cotangent up to which code is asked for each alone."""
@@ -197,16 +198,20 @@ def _cut_short(s: Support) -> bool:
 
 ELSEWHERE: Final = "puts elements of the cotangent in other places than they belong to"
 BY_PLACE: Final[tuple[Reading, ...]] = (
-    ("L", "puts the cotangent's elements in another order than they came from", _rearranged),
-    ("I", "lets elements of the cotangent pass where they should be held back", _let_pass),
-    ("I", "loses elements of the cotangent that should pass", _dropped),
-    ("I", ELSEWHERE, _misplaced),
-    ("I", "gives each contribution to another element than it belongs to", _permuted),
+    (
+        Defect.LAYOUT,
+        "puts the cotangent's elements in another order than they came from",
+        _rearranged,
+    ),
+    (Defect.INDEX, "lets elements of the cotangent pass where they should be held back", _let_pass),
+    (Defect.INDEX, "loses elements of the cotangent that should pass", _dropped),
+    (Defect.INDEX, ELSEWHERE, _misplaced),
+    (Defect.INDEX, "gives each contribution to another element than it belongs to", _permuted),
 )
 """Class, words and test where places alone decide which elements belong together."""
 BY_VALUE: Final[tuple[Reading, ...]] = (
-    ("I", ELSEWHERE, _as_often),
-    ("I", "gives each contribution to another element than it belongs to", _permuted),
+    (Defect.INDEX, ELSEWHERE, _as_often),
+    (Defect.INDEX, "gives each contribution to another element than it belongs to", _permuted),
 )
 """The same where values do: which of them are chosen is not a matter of places."""
 
@@ -248,16 +253,16 @@ Pairs = Callable[[Array, Array], Array]
 """Which pairs (place in the cotangent, place in the gradient) are left."""
 
 KEPT_PAIRS: Final[tuple[tuple[str, str, Pairs], ...]] = (
-    ("T", "lacks what each place contributes to its own", lambda s, t: s != t),
-    ("I", "lacks what each place contributes to the one before", lambda s, t: s != t + 1),
-    ("I", "lacks what each place contributes to the one behind", lambda s, t: s + 1 != t),
-    ("T", "holds only what each place contributes to its own", lambda s, t: s == t),
-    ("I", "lacks what places contribute to later ones", lambda s, t: s >= t),
-    ("I", "lacks what places contribute to earlier ones", lambda s, t: s <= t),
-    ("T", "holds only what each place contributes to itself and its neighbours",
+    (Defect.TERM, "lacks what each place contributes to its own", lambda s, t: s != t),
+    (Defect.INDEX, "lacks what each place contributes to the one before", lambda s, t: s != t + 1),
+    (Defect.INDEX, "lacks what each place contributes to the one behind", lambda s, t: s + 1 != t),
+    (Defect.TERM, "holds only what each place contributes to its own", lambda s, t: s == t),
+    (Defect.INDEX, "lacks what places contribute to later ones", lambda s, t: s >= t),
+    (Defect.INDEX, "lacks what places contribute to earlier ones", lambda s, t: s <= t),
+    (Defect.TERM, "holds only what each place contributes to itself and its neighbours",
      lambda s, t: abs(s - t) <= 1),
     *(
-        ("W", f"lacks what is carried from one block of {block} to another",
+        (Defect.SHAPE, f"lacks what is carried from one block of {block} to another",
          lambda s, t, block=block: s // block == t // block)
         for block in BLOCKS
     ),

@@ -22,6 +22,7 @@ from gradcheck.explain.hypothesis import (
     read_primal,
 )
 from gradcheck.explain.probe import Array, Float, Mask, Probe
+from gradcheck.spec.defect import Defect
 
 On = Callable[[Probe], Mask | None]
 
@@ -34,11 +35,15 @@ def kinks(obs: Observations) -> Iterator[Hypothesis]:
     says = f"{obs.gradient} is wrong only where {name} is exactly on a kink or a tie"
     found = _slopes(obs)
     evidence = (f"the slope is {found}",) if found else ()
-    yield Hypothesis(label="K", says=says, fits=_only(name, _declared(name)), evidence=evidence)
+    yield Hypothesis(
+        label=Defect.KINK, says=says, fits=_only(name, _declared(name)), evidence=evidence
+    )
     for other in obs.first.names:
         if other != name and obs.first.primal(other).dtype.kind == "f":
             says = f"{obs.gradient} is wrong only where {name} and {other} are equal"
-            yield Hypothesis(label="K", says=says, fits=_only(name, _equal_arguments(name, other)))
+            yield Hypothesis(
+                label=Defect.KINK, says=says, fits=_only(name, _equal_arguments(name, other))
+            )
 
 
 def _only(name: str, on: On) -> Callable[[Probe], bool]:
@@ -120,7 +125,7 @@ def duplicates(obs: Observations) -> Iterator[Hypothesis]:
             else:
                 if spared:  # what occurs once is there, and right
                     yield Hypothesis(
-                        label="DI",
+                        label=Defect.DUPLICATES,
                         says=f"{obs.gradient} is wrong only where {index} holds a value "
                         "more than once",
                         fits=lambda probe: True,  # every failing probe was asked above
@@ -162,17 +167,18 @@ def mask(obs: Observations) -> Iterator[Hypothesis]:
     if drop is None or not is_diagonal(obs.first, name):
         return
     for says, label, read in (
-        (f"takes what {drop} drops for what it keeps", "M", lambda p: 1 - p.primal(drop)),
+        (f"takes what {drop} drops for what it keeps", Defect.MASK, lambda p: 1 - p.primal(drop)),
         (
-            f"takes zeros of {name} for dropped ones: {drop} is read from the output", "M",
+            f"takes zeros of {name} for dropped ones: {drop} is read from the output", Defect.MASK,
             lambda p: p.primal(drop) * (p.primal(name) != 0),
         ),
-        (f"uses {drop} of the first matrix for all", "M", _first_matrix(drop)),
-        (f"drops nothing: {drop} is ignored", "D", lambda p: np.ones_like(p.primal(drop))),
+        (f"uses {drop} of the first matrix for all", Defect.MASK, _first_matrix(drop)),
+        (f"drops nothing: {drop} is ignored",
+         Defect.DERIVATIVE, lambda p: np.ones_like(p.primal(drop))),
     ):  # fmt: skip
         yield predicting(obs, label, f"{own} {says}", _under(name, drop, read))
     yield Hypothesis(
-        label="M",
+        label=Defect.MASK,
         says=f"{own} is masked, but not as forward was: it drops other elements than {drop} does",
         fits=lambda probe: _masked_otherwise(probe, name),
         evidence=("its slope is 0 or forward's factor everywhere, at other places",),
@@ -344,7 +350,7 @@ def nonfinite(obs: Observations) -> Iterator[Hypothesis]:
     kind = _kind(obs)
     for words, of in _conditions(obs, every, [b for b in bad if b is not None]):
         yield Hypothesis(
-            label="N",
+            label=Defect.NON_FINITE,
             says=f"{obs.gradient} is {kind} {words}, right elsewhere",
             fits=partial(_marks, of, name),
         )
@@ -352,7 +358,7 @@ def nonfinite(obs: Observations) -> Iterator[Hypothesis]:
     size = sum(b.size for b in bad if b is not None and b.any())
     which = "every element" if count == size else f"{count} of {size} elements, right elsewhere"
     yield Hypothesis(
-        label="N",
+        label=Defect.NON_FINITE,
         says=f"{obs.gradient} is {kind} in {which}",
         fits=lambda probe: True,
     )

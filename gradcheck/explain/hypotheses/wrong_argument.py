@@ -20,6 +20,7 @@ from gradcheck.explain.hypothesis import (
     softmax,
 )
 from gradcheck.explain.probe import RAISES, Array, Float, Probe, near
+from gradcheck.spec.defect import Defect
 
 GUARDS: Final = tuple(10.0**-k for k in range(2, 13))
 """What is added to guard a division."""
@@ -34,25 +35,25 @@ def _normalised(x: Float) -> Float:
 
 
 VALUES: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
-    ("V", "sigmoid({})", lambda x: 1 / (1 + np.exp(-x))),
-    ("V", "tanh({})", np.tanh),
-    ("V", "exp({})", np.exp),
-    ("V", "log({})", np.log),
-    ("V", "relu({})", lambda x: np.maximum(x, 0)),
-    ("V", "silu({})", lambda x: x / (1 + np.exp(-x))),
-    ("V", "softmax({})", softmax),
-    ("V", "{}, less its mean,", _centred),
-    ("V", "{}, divided by its root mean square,", _normalised),
-    ("V", "{} clipped to [0, 1]", lambda x: np.clip(x, 0, 1)),
-    ("V", "{} rounded to whole numbers", np.round),
-    ("V", "1 − {}", lambda x: 1 - x),
-    ("D", "{}²", np.square),
-    ("D", "1/{}", lambda x: 1 / x),
-    ("S", "|{}|", np.abs),
-    ("S", "−{}", np.negative),
-    ("F", "ones", np.ones_like),
-    ("T", "zeros", np.zeros_like),
-    ("V", "{}, less its largest,", lambda x: x - np.max(x, axis=-1, keepdims=True)),
+    (Defect.SAVED_VALUE, "sigmoid({})", lambda x: 1 / (1 + np.exp(-x))),
+    (Defect.SAVED_VALUE, "tanh({})", np.tanh),
+    (Defect.SAVED_VALUE, "exp({})", np.exp),
+    (Defect.SAVED_VALUE, "log({})", np.log),
+    (Defect.SAVED_VALUE, "relu({})", lambda x: np.maximum(x, 0)),
+    (Defect.SAVED_VALUE, "silu({})", lambda x: x / (1 + np.exp(-x))),
+    (Defect.SAVED_VALUE, "softmax({})", softmax),
+    (Defect.SAVED_VALUE, "{}, less its mean,", _centred),
+    (Defect.SAVED_VALUE, "{}, divided by its root mean square,", _normalised),
+    (Defect.SAVED_VALUE, "{} clipped to [0, 1]", lambda x: np.clip(x, 0, 1)),
+    (Defect.SAVED_VALUE, "{} rounded to whole numbers", np.round),
+    (Defect.SAVED_VALUE, "1 − {}", lambda x: 1 - x),
+    (Defect.DERIVATIVE, "{}²", np.square),
+    (Defect.DERIVATIVE, "1/{}", lambda x: 1 / x),
+    (Defect.SIGN, "|{}|", np.abs),
+    (Defect.SIGN, "−{}", np.negative),
+    (Defect.SCALE, "ones", np.ones_like),
+    (Defect.TERM, "zeros", np.zeros_like),
+    (Defect.SAVED_VALUE, "{}, less its largest,", lambda x: x - np.max(x, axis=-1, keepdims=True)),
 )
 """Class, words and function of what may be read in the place of a primal."""
 
@@ -88,22 +89,22 @@ def _other_values(obs: Observations, name: str) -> Iterator[Reading]:
     for k, output in enumerate(probe.outputs):
         if output.shape == shape:
             which = "the output" if len(probe.outputs) == 1 else f"output {k}"
-            yield "V", which, read_output(k)
+            yield Defect.SAVED_VALUE, which, read_output(k)
     for other, primal in zip(probe.names, probe.primals, strict=True):
         if other != name and primal.shape == shape and primal.dtype.kind == "f":
-            yield "V", other, read_primal(other)
+            yield Defect.SAVED_VALUE, other, read_primal(other)
             yield (
-                "V",
+                Defect.SAVED_VALUE,
                 f"{name}·{other}",
                 applied(np.multiply, read_primal(name), read_primal(other)),
             )
     for k, part in enumerate(probe.ct):
         if part.shape == shape:
-            yield "V", "the cotangent", read_cotangent(k)
+            yield Defect.SAVED_VALUE, "the cotangent", read_cotangent(k)
     for label, words, function in VALUES:
         yield label, words.format(name), partial(_applied, name, function)
     for eps in GUARDS:
-        yield "E", f"{name} + {eps:g}", applied(partial(np.add, eps), read_primal(name))
+        yield Defect.EPS, f"{name} + {eps:g}", applied(partial(np.add, eps), read_primal(name))
 
 
 def _applied(name: str, function: Callable[[Any], Any], probe: Probe) -> Array | None:
@@ -116,12 +117,16 @@ def _applied(name: str, function: Callable[[Any], Any], probe: Probe) -> Array |
 
 
 def _other_indices(name: str) -> Iterator[Reading]:
-    yield "I", f"{name} + 1", lambda p: p.primal(name) + 1
-    yield "I", f"{name} − 1", lambda p: p.primal(name) - 1
-    yield "I", "0", lambda p: np.zeros_like(p.primal(name))
-    yield "I", "positions in order", partial(_in_order, name)
-    yield "I", f"{name}, sorted,", lambda p: np.sort(p.primal(name), axis=-1)
-    yield "I", f"{name}, those below 0 taken for 0,", lambda p: np.maximum(p.primal(name), 0)
+    yield Defect.INDEX, f"{name} + 1", lambda p: p.primal(name) + 1
+    yield Defect.INDEX, f"{name} − 1", lambda p: p.primal(name) - 1
+    yield Defect.INDEX, "0", lambda p: np.zeros_like(p.primal(name))
+    yield Defect.INDEX, "positions in order", partial(_in_order, name)
+    yield Defect.INDEX, f"{name}, sorted,", lambda p: np.sort(p.primal(name), axis=-1)
+    yield (
+        Defect.INDEX,
+        f"{name}, those below 0 taken for 0,",
+        lambda p: np.maximum(p.primal(name), 0),
+    )
 
 
 def _in_order(name: str, probe: Probe) -> Array | None:
@@ -140,7 +145,7 @@ def lost(obs: Observations) -> Iterator[Hypothesis]:
     """Nothing but zeros, to the last bit."""
     name = obs.output
     yield Hypothesis(
-        label="G",
+        label=Defect.SLOT,
         says=f"{obs.gradient} is zero: it is lost",
         fits=lambda p: (
             p.reproduces(np.zeros_like(p.right[name]), name)
@@ -155,7 +160,7 @@ def slots(obs: Observations) -> Iterator[Hypothesis]:
     for other in obs.first.right:
         if other != name:
             yield Hypothesis(
-                label="G",
+                label=Defect.SLOT,
                 says=f"{own} is the gradient of {other}: it stands in the wrong place",
                 fits=partial(_stands, name, other),
             )
@@ -168,7 +173,9 @@ def slots(obs: Observations) -> Iterator[Hypothesis]:
                 if apart
                 else f"{own} has the gradient of {other} added to it"
             )
-            yield predicting(obs, "D" if apart else "T", says, partial(_added, name, other))
+            yield predicting(
+                obs, Defect.DERIVATIVE if apart else Defect.TERM, says, partial(_added, name, other)
+            )
 
 
 def _stands(name: str, other: str, probe: Probe) -> bool:
@@ -216,14 +223,14 @@ def _exchanged(obs: Observations) -> Iterator[Hypothesis]:
     for a, b in combinations(probe.names, 2):
         if _alike(probe.primal(a), probe.primal(b)):
             yield Hypothesis(
-                label="G",
+                label=Defect.SLOT,
                 says=f"{own} is right for {a} and {b} exchanged: one is read as the other",
                 fits=partial(_swapped, a, b),
             )
     for a in probe.names:
         if len(probe.ct) == 1 and _alike(probe.primal(a), probe.ct[0]):
             yield Hypothesis(
-                label="G",
+                label=Defect.SLOT,
                 says=f"{own} is right for {a} and the cotangent exchanged: "
                 "one is read as the other",
                 fits=partial(_taken_for_ct, a),
@@ -291,7 +298,9 @@ def _parts(obs: Observations, axis: int, count: int) -> Iterator[Hypothesis]:
             stands = "0 stands" if j is None else f"that of the {ORDINALS[j]} stands"
             says = f"{own} is lost in its {ORDINALS[i]} {part}: {stands} there"
             order: Order = [j if k == i else k for k in range(count)]
-            yield predicting(obs, "G", says, partial(_parts_moved, axis, count, order, name))
+            yield predicting(
+                obs, Defect.SLOT, says, partial(_parts_moved, axis, count, order, name)
+            )
     for order in permutations(range(count)):
         if order == tuple(range(count)):
             continue
@@ -301,7 +310,7 @@ def _parts(obs: Observations, axis: int, count: int) -> Iterator[Hypothesis]:
             (f"{own} is right for the {parts} of {name} {order_words}", _read),
             (f"{own} takes the {parts} of {name} {order_words}", _returned),
         ):
-            yield predicting(obs, "G", says, partial(edit, axis, count, order, name))
+            yield predicting(obs, Defect.SLOT, says, partial(edit, axis, count, order, name))
 
 
 Order = Sequence[int | None]

@@ -12,6 +12,7 @@ import numpy as np
 from gradcheck.explain.hypotheses.elementwise import follows_values
 from gradcheck.explain.hypothesis import Hypothesis, Observations
 from gradcheck.explain.probe import Array, Float, Mask, Probe
+from gradcheck.spec.defect import Defect
 
 BLOCKS: Final = (4, 8, 16, 32, 64)
 """Lengths of blocks of which a loop may leave out the remainder, or all but the first."""
@@ -45,7 +46,9 @@ def places(probe: Probe, rank: int) -> Iterator[Places]:
         yield from _triangles()
         yield from _tiles()
     # Where the right gradient is 0, a loop over contributions never writes.
-    yield Places("A", "where nothing arrives", lambda array, probe: np.asarray(array == 0))
+    yield Places(
+        Defect.ACCUMULATION, "where nothing arrives", lambda array, probe: np.asarray(array == 0)
+    )
 
 
 def _axis(axis: int) -> str:
@@ -73,12 +76,12 @@ def _length(array: Array, axis: int) -> int:
 def _ends(axis: int) -> Iterator[Places]:
     along = f"along {_axis(axis)}"
     # Of two packed operands that share the last axis, one gets no gradient.
-    half = "G" if axis == -1 else "I"
+    half = Defect.SLOT if axis == -1 else Defect.INDEX
     chosen: tuple[tuple[str, str, int, Callable[[Array, int], Mask]], ...] = (
-        ("I", "the last", 1, lambda i, n: i == n - 1),
-        ("I", "the first", 1, lambda i, n: i == 0),
-        ("I", "all but the first", 1, lambda i, n: i > 0),
-        ("I", "all but the last", 1, lambda i, n: i < n - 1),
+        (Defect.INDEX, "the last", 1, lambda i, n: i == n - 1),
+        (Defect.INDEX, "the first", 1, lambda i, n: i == 0),
+        (Defect.INDEX, "all but the first", 1, lambda i, n: i > 0),
+        (Defect.INDEX, "all but the last", 1, lambda i, n: i < n - 1),
         (half, "the second half", 3, lambda i, n: i >= n - n // 2),
         (half, "the first half", 3, lambda i, n: i < n // 2),
     )
@@ -97,11 +100,11 @@ def _named(axis: int, probe: Probe) -> Iterator[Places]:
             for beyond in (True, False):
                 side = "from" if beyond else "up to"
                 says = f"{side} `{key}` along {_axis(axis)}"
-                yield Places("I", says, partial(_beyond_attribute, axis, key, beyond))
+                yield Places(Defect.INDEX, says, partial(_beyond_attribute, axis, key, beyond))
     for name, primal in zip(probe.names, probe.primals, strict=True):
         for k in range(-primal.ndim, 0):
             says = f"beyond {name}'s length along {_axis(k)} ({_axis(axis)})"
-            yield Places("W", says, partial(_beyond_length, axis, name, k))
+            yield Places(Defect.SHAPE, says, partial(_beyond_length, axis, name, k))
 
 
 def _beyond_attribute(axis: int, key: str, beyond: bool, array: Array, probe: Probe) -> Mask:
@@ -122,11 +125,11 @@ def _blocks(axis: int) -> Iterator[Places]:
     for block in BLOCKS:
         says = f"what is left over after the last whole block of {block} {along}"
         leaves = partial(_leaves_some, block, lambda array: _length(array, axis))
-        yield Places("W", says, _line(axis, partial(_after_blocks, block)), leaves)
+        yield Places(Defect.SHAPE, says, _line(axis, partial(_after_blocks, block)), leaves)
         says = f"what lies beyond the first {block} {along}"
-        yield Places("W", says, _line(axis, _from(block)), _longer(axis, block))
+        yield Places(Defect.SHAPE, says, _line(axis, _from(block)), _longer(axis, block))
     yield Places(
-        "W",
+        Defect.SHAPE,
         f"what lies beyond the largest power of two {along}",
         _line(axis, lambda i, n: i >= 1 << (max(n, 1).bit_length() - 1)),
         _longer(axis, 2),
@@ -155,7 +158,7 @@ def _first_only(inner: int) -> Places:
         numbers = np.arange(int(np.prod(lead, dtype=int))).reshape((*lead, *(1,) * inner))
         return np.broadcast_to(numbers > 0, array.shape)
 
-    return Places("I", f"all but the first {what}", of)
+    return Places(Defect.INDEX, f"all but the first {what}", of)
 
 
 def _tiles() -> Iterator[Places]:
@@ -166,7 +169,9 @@ def _tiles() -> Iterator[Places]:
             return np.asarray(edges[0] | edges[1])
 
         leaves = partial(_leaves_some, block, lambda a: min(a.shape[-2:]) if a.ndim > 1 else 0)
-        yield Places("W", f"what is left over after whole tiles of {block} by {block}", of, leaves)
+        yield Places(
+            Defect.SHAPE, f"what is left over after whole tiles of {block} by {block}", of, leaves
+        )
 
 
 def _triangles() -> Iterator[Places]:
@@ -190,7 +195,7 @@ def _triangles() -> Iterator[Places]:
         ("what lies beyond the diagonal's neighbours", lambda d: abs(d) > 1),
     )
     for says, test in chosen:
-        yield Places("I", says, band(test), lambda a: a.ndim > 1 and a.size > 3)
+        yield Places(Defect.INDEX, says, band(test), lambda a: a.ndim > 1 and a.size > 3)
 
 
 MIN_PROBES: Final = 2
@@ -240,7 +245,7 @@ def _label(obs: Observations, where: Places, value: Callable[[Probe, str], Float
     if value is _cotangent and right.ndim > 1 and len(ct) == 1:
         turned = right.swapaxes(-1, -2)
         if turned.shape == ct[0].shape and np.array_equal(turned, ct[0]):
-            return "X"
+            return Defect.ALIASING
     return where.label
 
 

@@ -45,6 +45,7 @@ from gradcheck.implementations.user_functions import placed
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple, dtype_named
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.defect import Defect
 from gradcheck.spec.operator import CORE
 from gradcheck.spec.suite import Case
 
@@ -390,12 +391,12 @@ class NativeCase:
         for name, what in outcome.strayed.items():
             reason = f"{symbol} {what} ({name})"
             says = f"an index into {name} leaves its memory"
-            raise broken(role, reason, Verdict.FAIL, label="I", says=says)
+            raise broken(role, reason, Verdict.FAIL, label=Defect.INDEX, says=says)
         found = left(plan, contents, outcome, where)
         if found.damaged:
             reason = f"{symbol} writes outside of its part of `{found.damaged[0]}`"
             says = f"an index into `{found.damaged[0]}` leaves its part"
-            raise broken(role, reason, Verdict.FAIL, label="I", says=says)
+            raise broken(role, reason, Verdict.FAIL, label=Defect.INDEX, says=says)
         return found
 
     def _untouched(self, ask: PlannedCall, found: MemoryAfter) -> None:

@@ -16,6 +16,7 @@ from gradcheck.implementations.native.plan import Block, Holds, Plan
 from gradcheck.implementations.processes.c_worker import Access, Buffer, Guard, Outcome, Script
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.defect import Defect
 
 Array = NDArray[Any]
 Bits = NDArray[np.unsignedinteger[Any]]
@@ -229,7 +230,7 @@ def blame(
             role,
             f"{symbol} is not deterministic: the same arguments gave other bits. Look for "
             "a buffer or a random generator that lives from call to call",
-            label="C",
+            label=Defect.NONDETERMINISM,
             says=f"{symbol} gives other bits for the same arguments",
         )
     for slot in slots:
@@ -237,7 +238,7 @@ def blame(
         if not clean.same(found, counts):
             return _of(plan, slot, clean, found, again, role, symbol)
     reason = f"{symbol} reads memory that nobody has written to"
-    return broken(role, reason, Verdict.FAIL, label="C", says=reason)
+    return broken(role, reason, Verdict.FAIL, label=Defect.NONDETERMINISM, says=reason)
 
 
 def _of(
@@ -257,16 +258,16 @@ def _of(
                 f"declare it `zeros[…]`"
             )
             says = f"scratch `{block.name}` is read before it is initialised"
-            return broken(role, reason, Verdict.FAIL, label="A", says=says)
+            return broken(role, reason, Verdict.FAIL, label=Defect.ACCUMULATION, says=says)
         reason = f"{symbol} reads outside of its part of `{block.name}`"
         says = f"an index into `{block.name}` leaves its part"
-        return broken(role, reason, Verdict.FAIL, label="I", says=says)
+        return broken(role, reason, Verdict.FAIL, label=Defect.INDEX, says=says)
     place = block.places[slot.place]
     what, name = _called(place.after, role)
     if not judged(plan, role)(slot):
         reason = f"forward leaves elements of {what} (`{block.name}`) unwritten that {symbol} reads"
         says = f"elements of {what} are read that nobody has written"
-        return broken(role, reason, Verdict.FAIL, label="A", says=says)
+        return broken(role, reason, Verdict.FAIL, label=Defect.ACCUMULATION, says=says)
     missed = _unwritten(clean.places[slot], found.places[slot])
     alone = found.same(clean, lambda other: other != slot and judged(plan, role)(other))
     differs = found.places[slot] != clean.places[slot]
@@ -275,7 +276,7 @@ def _of(
         some = f"{n} of {total} elements of {what} are never written"
         advice = "" if name == "forward" else "; write zeros there, or declare it `zeroed`"
         says = f"elements of {what} keep what their buffer held before"
-        return broken(name, some + advice, Verdict.FAIL, label="A", says=says)
+        return broken(name, some + advice, Verdict.FAIL, label=Defect.ACCUMULATION, says=says)
     if _adds(plan, place, clean, again):
         reason = (
             f"{symbol} adds to `{block.name}` instead of overwriting it; clear it first, or "
@@ -285,7 +286,7 @@ def _of(
     else:
         reason = f"{symbol} depends on what `{block.name}` held before, which it should overwrite"
         says = f"{what} depends on what its buffer held before"
-    return broken(name, reason, Verdict.FAIL, label="A", says=says)
+    return broken(name, reason, Verdict.FAIL, label=Defect.ACCUMULATION, says=says)
 
 
 def _called(key: Key, role: str) -> tuple[str, str]:

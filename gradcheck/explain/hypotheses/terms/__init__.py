@@ -11,6 +11,7 @@ from gradcheck.explain.hypotheses.terms.text import Edit, Match, Search, Text
 from gradcheck.explain.hypotheses.terms.weights import BENT, scales
 from gradcheck.explain.hypotheses.wrong_region import on_kinks
 from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
+from gradcheck.spec.defect import Defect
 
 FAMILIES = ((scales, factors), (reductions,), (masks,), (functions,), (slopes,), (uses,))
 """The likeliest change first: a term or a sign, a factor, a count, a mask, a function or slope, a
@@ -40,7 +41,7 @@ def terms(obs: Observations) -> Iterator[Hypothesis]:
 
 def _hypothesis(text: Text, edit: Edit) -> Hypothesis:
     obs = text.obs
-    label = "K" if on_kinks(obs) else edit.label
+    label = Defect.KINK if on_kinks(obs) else edit.label
     spec = obs.first.truth.spec
     names = glossary(spec.vjp, edit.says) if spec is not None else ""
     evidence = (*edit.evidence, *([names] if names else []))

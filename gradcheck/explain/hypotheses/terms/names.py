@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -213,13 +213,13 @@ SIGNIFICANT_SHARE: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number by its name; `label` is F for a number, A for an attribute, R for a count.
+    """A number by its name.
 
-    `note` says what a letter in the name means.
+    `kind` is what it was found as; `note` says what a letter in the name means.
     """
 
     says: str
-    label: str
+    kind: Literal["number", "attribute", "count"]
     of: Callable[[Run], float | None]
     note: str = ""
 
@@ -234,13 +234,13 @@ def numbers(run: Run, value: float) -> Iterator[Number]:
     """All names of a number at one probe, the likeliest first: 2 and 1/2, then counts."""
     for plain in (2.0, 0.5, -2.0, -0.5):
         if _near(value, plain):
-            yield Number(f"{plain:g}", "F", _always(plain))
+            yield Number(f"{plain:g}", "number", _always(plain))
     for number in _known(run):
         found = number.of(run)
         if found is not None and math.isfinite(found) and _near(value, found):
             yield number
     if 1e-4 < abs(value) < 1e4:
-        yield Number(f"{value:.6g}", "F", _always(value))
+        yield Number(f"{value:.6g}", "number", _always(value))
 
 
 def _near(a: float, b: float) -> bool:
@@ -254,19 +254,15 @@ def _always(number: float) -> Callable[[Run], float]:
 def _known(run: Run) -> Iterator[Number]:
     for name in (k for k, v in run.probe.attrs.items() if _real(v)):
         for says, f in _OF_ATTR:
-            yield Number(says.replace("a", name), "A", _attribute(name, f))
+            yield Number(says.replace("a", name), "attribute", _attribute(name, f))
     axes = list(_axes(run))
     for axis, (says, f) in itertools.product(axes, _OF_COUNT):
         note = f", n being the length of axis {axis[1]} of {axis[0]}"
-        yield Number(says, _class(says), _count((axis,), f), note)
+        yield Number(says, "number" if "sqrt" in says else "count", _count((axis,), f), note)
     for one, two in itertools.combinations(axes, 2):
         note = f", n being that of axes {one[1]} of {one[0]} and {two[1]} of {two[0]} together"
-        yield Number("n", "R", _count((one, two), lambda n: n), note)
-        yield Number("1/n", "R", _count((one, two), lambda n: 1 / n), note)
-
-
-def _class(says: str) -> str:
-    return "F" if "sqrt" in says else "R"
+        yield Number("n", "count", _count((one, two), lambda n: n), note)
+        yield Number("1/n", "count", _count((one, two), lambda n: 1 / n), note)
 
 
 def _real(v: Any) -> bool:

@@ -28,6 +28,7 @@ from gradcheck.explain.hypotheses.terms.weights import (
     fitted,
     result_times,
 )
+from gradcheck.spec.defect import Defect
 
 
 def factors(search: Search) -> Iterator[Edit]:
@@ -75,19 +76,23 @@ def _label(search: Search, node: Node, k: int, target: Target, less: bool) -> st
     """
     run, one, other = search.run, node.operands[k], node.operands[1 - k]
     if isinstance(one, Node) and one.name.startswith("ct"):
-        return "U"
+        return Defect.COTANGENT
     if one is other or (isinstance(one, Node) and np.isin(one.value, (0.0, 1.0)).all()):
-        return "D"  # another power; or a mask
+        return Defect.DERIVATIVE  # another power; or a mask
     array = isinstance(one, Node) and one.value.size > 1
     if node.index in run.with_ct:
         if array and run.elementwise:
-            return "D"
-        return "R" if isinstance(one, int) and not isinstance(one, bool) and one > 2 else "F"
+            return Defect.DERIVATIVE
+        return (
+            Defect.REDUCTION
+            if isinstance(one, int) and not isinstance(one, bool) and one > 2
+            else Defect.SCALE
+        )
     if array and less and not run.elementwise and isinstance(other, Node):
-        return "V"
+        return Defect.SAVED_VALUE
     if not _linear(search, target):
-        return "D"
-    return "D" if array and run.elementwise and not less else "F"
+        return Defect.DERIVATIVE
+    return Defect.DERIVATIVE if array and run.elementwise and not less else Defect.SCALE
 
 
 def _linear(search: Search, target: Target) -> bool:
@@ -115,7 +120,7 @@ def masks(search: Search) -> Iterator[Edit]:
 def _mask_changes(node: Node, run: Run) -> Iterator[Described]:
     me = f"`{text_of(node)}`"
     if node.kind == "where" and len(node.operands) == 3:
-        label = "I" if positional(node.operands[0], run) else "D"
+        label = Defect.INDEX if positional(node.operands[0], run) else Defect.DERIVATIVE
         mask, yes, no = (operand_text(node, k) for k in range(3))
         if not _constant_mask(
             node.operands[0]
@@ -125,37 +130,49 @@ def _mask_changes(node: Node, run: Run) -> Iterator[Described]:
             yield label, f"`{mask}` is inverted", lambda n, ops: n.call([ops[0], ops[2], ops[1]])
     elif node.kind in ("maximum", "minimum"):
         for k in (0, 1):
-            yield "D", f"{me} is taken for `{operand_text(node, k)}`", _one_operand(k)
+            yield Defect.DERIVATIVE, f"{me} is taken for `{operand_text(node, k)}`", _one_operand(k)
     elif node.kind in COMPARISONS:
-        label = "I" if positional(node, run) else "D"
+        label = Defect.INDEX if positional(node, run) else Defect.DERIVATIVE
         tie = COMPARISONS[node.kind]
         yield (
-            "I" if label == "I" else "K",
+            Defect.INDEX if label == Defect.INDEX else Defect.KINK,
             f"{me} is decided the other way in a tie",
             _replaced_by(tie),
         )
-        for k in (0, 1) if label == "D" else ():
+        for k in (0, 1) if label == Defect.DERIVATIVE else ():
             for eps in EPSILONS:
-                yield "D", f"the threshold of {me} is off by {eps:g}", _threshold_off(k, eps)
-        other = "P" if _given(node, run) else label
+                yield (
+                    Defect.DERIVATIVE,
+                    f"the threshold of {me} is off by {eps:g}",
+                    _threshold_off(k, eps),
+                )
+        other = Defect.ATTRIBUTE if _given(node, run) else label
         yield label, f"{me} is inverted", lambda n, ops: np.logical_not(n.call(ops))
         yield other, f"{me} is taken to hold everywhere", _all(True)
         yield other, f"{me} is taken to hold nowhere", _all(False)
     elif node.kind in ("equal", "not_equal"):
-        label = "I" if positional(node, run) else "M" if _dropped(node) else "D"
+        label = (
+            Defect.INDEX
+            if positional(node, run)
+            else Defect.MASK
+            if _dropped(node)
+            else Defect.DERIVATIVE
+        )
         yield label, f"{me} is inverted", lambda n, ops: np.logical_not(n.call(ops))
         yield label, f"{me} is taken to hold everywhere", _all(True)
         yield label, f"{me} is taken to hold nowhere", _all(False)
     elif node.kind in ("bitwise_and", "bitwise_or", "logical_and", "logical_or"):
-        label = "I" if positional(node, run) else "D"
+        label = Defect.INDEX if positional(node, run) else Defect.DERIVATIVE
         for k in (0, 1):
-            lost = "P" if _given(node.operands[1 - k], run) else label  # with what it compares
+            lost = (
+                Defect.ATTRIBUTE if _given(node.operands[1 - k], run) else label
+            )  # with what it compares
             yield lost, f"{me} looks at `{operand_text(node, k)}` alone", _one_operand(k)
     elif node.kind == "causal":
         for shift in (1, -1):
-            yield "I", f"the causal mask is off by {shift:+d}", _shifted(shift)
-        yield "I", "the causal mask is left out", _all(True)
-        yield "L", "the causal mask is transposed", _transposed
+            yield Defect.INDEX, f"the causal mask is off by {shift:+d}", _shifted(shift)
+        yield Defect.INDEX, "the causal mask is left out", _all(True)
+        yield Defect.LAYOUT, "the causal mask is transposed", _transposed
 
 
 def _constant_mask(mask: Any) -> bool:
@@ -240,11 +257,11 @@ def _flowing(search: Search) -> Iterator[Edit]:
         without = text.tried(run, all_of(every, result_times(0.0))(run))
         c = None if without is None else fitted(run.needed[-1].value, without, search.like.got)
         for number in () if c is None else numbers(run, c):
-            counts = number.label == "R" or (
-                number.label == "A" and isinstance(run.probe.attrs.get(_attr(number)), int)
+            counts = number.kind == "count" or (
+                number.kind == "attribute" and isinstance(run.probe.attrs.get(_attr(number)), int)
             )
             yield from search.fitting(
-                "R" if counts else "F",
+                Defect.REDUCTION if counts else Defect.SCALE,
                 f"{text.obs.gradient}: each {kind} of what comes from the cotangent is "
                 f"{number.says} times the right value{number.note}",
                 _weighted(every, number),
@@ -273,24 +290,32 @@ def _reduced(node: Node) -> Iterator[Described]:
     yield from _counted(node.kind)
     if node.kind == "reduce_to" or not isinstance(node.kwargs.get("axis", _given_axis(node)), int):
         return
-    yield "T", "is not formed: each element takes its own value alone", lambda n, ops: ops[0]
+    yield (
+        Defect.TERM,
+        "is not formed: each element takes its own value alone",
+        lambda n, ops: ops[0],
+    )
     for axis in range(np.ndim(_summand(node))):
         if axis != _axis(node) % np.ndim(_summand(node)):
-            yield "I", f"runs over axis {axis}", _along(axis)
-    yield "A", "keeps its last element alone", _kept(slice(-1, None))
-    yield "A", "keeps its first element alone", _kept(slice(0, 1))
-    yield "I", "leaves out its last element", _kept(slice(0, -1))
-    yield "I", "leaves out its first element", _kept(slice(1, None))
+            yield Defect.INDEX, f"runs over axis {axis}", _along(axis)
+    yield Defect.ACCUMULATION, "keeps its last element alone", _kept(slice(-1, None))
+    yield Defect.ACCUMULATION, "keeps its first element alone", _kept(slice(0, 1))
+    yield Defect.INDEX, "leaves out its last element", _kept(slice(0, -1))
+    yield Defect.INDEX, "leaves out its first element", _kept(slice(1, None))
 
 
 def _counted(kind: str) -> Iterator[Described]:
     if kind != "mean":
-        yield "R", "is a mean, not a sum", _by_count(lambda n: 1 / n)
+        yield Defect.REDUCTION, "is a mean, not a sum", _by_count(lambda n: 1 / n)
         return
-    yield "R", "is a sum, not a mean", _by_count(lambda n: n)
-    yield "R", "divides by n - 1, where n elements are averaged", _by_count(lambda n: n / (n - 1))
-    yield "R", "divides by the root of the count", _by_count(np.sqrt)
-    yield "R", "divides by the number of all elements", _by_total
+    yield Defect.REDUCTION, "is a sum, not a mean", _by_count(lambda n: n)
+    yield (
+        Defect.REDUCTION,
+        "divides by n - 1, where n elements are averaged",
+        _by_count(lambda n: n / (n - 1)),
+    )
+    yield Defect.REDUCTION, "divides by the root of the count", _by_count(np.sqrt)
+    yield Defect.REDUCTION, "divides by the number of all elements", _by_total
 
 
 def _by_total(node: Node, ops: list[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,7 @@ from gradcheck.explain.hypotheses.terms.text import (
 from gradcheck.explain.hypotheses.terms.weights import SUMS
 from gradcheck.explain.probe import Array
 from gradcheck.numerics.arithmetic import F64
+from gradcheck.spec.defect import Defect
 
 FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "exp": np.exp, "tanh": np.tanh, "sigmoid": F64.sigmoid, "sqrt": np.sqrt, "log": np.log,
@@ -66,7 +67,7 @@ def functions(search: Search) -> Iterator[Edit]:
     every = tuple(Target(place=place, kind="divide") for place in places if place is not None)
     for eps in EPSILONS if len(every) > 1 else ():
         says = f"{search.text.obs.gradient}: {eps:g} is added to every divisor"
-        yield from search.fitting("E", says, all_of(every, _plus(1, eps)))
+        yield from search.fitting(Defect.EPS, says, all_of(every, _plus(1, eps)))
 
 
 def _changes(node: Node, run: Run) -> Iterator[Described]:
@@ -78,22 +79,26 @@ def _changes(node: Node, run: Run) -> Iterator[Described]:
                 continue  # it cannot be told from a number there
             if says == "taken for 1" and positional(node, run):
                 continue  # nor from its value at the first place
-            yield "D", f"{me} is {says}", _twice if "twice" in says else _function(function)
+            yield (
+                Defect.DERIVATIVE,
+                f"{me} is {says}",
+                _twice if "twice" in says else _function(function),
+            )
     if node.kind == "power":
         for step in (1, -1):
-            yield "D", f"the exponent of {me} is off by {step:+d}", _plus(1, step)
-        yield "D", f"{me} is taken for its base", lambda n, ops: ops[0]
+            yield Defect.DERIVATIVE, f"the exponent of {me} is off by {step:+d}", _plus(1, step)
+        yield Defect.DERIVATIVE, f"{me} is taken for its base", lambda n, ops: ops[0]
     if node.kind == "negative":
-        yield "S", f"the sign of {me} is lost", lambda n, ops: ops[0]
+        yield Defect.SIGN, f"the sign of {me} is lost", lambda n, ops: ops[0]
     k = {"divide": 1, "sqrt": 0, "log": 0}.get(node.kind)
     if k is not None and isinstance(node.operands[k], Node):
         says = operand_text(node, k)
         for eps in EPSILONS:
-            yield "E", f"{eps:g} is added to `{says}` in {me}", _plus(k, eps)
-            yield "E", f"`{says}` is kept above {eps:g} in {me}", _floor(k, eps)
+            yield Defect.EPS, f"{eps:g} is added to `{says}` in {me}", _plus(k, eps)
+            yield Defect.EPS, f"`{says}` is kept above {eps:g} in {me}", _floor(k, eps)
     if node.kind == "sqrt":
         for eps in EPSILONS:
-            yield "E", f"{eps:g} is added to {me}", _added(eps)
+            yield Defect.EPS, f"{eps:g} is added to {me}", _added(eps)
 
 
 def _constant(function: Callable[[Any], Any], x: Any) -> bool:
@@ -193,7 +198,7 @@ def _slopes_of(
                 if np.ptp(slope(candidate.value)) == 0:
                     continue  # it cannot be told from a number there
             whole = f"{says} is {name} of `{candidate.says}`"
-            yield from search.fitting("D", whole, _slope(target, k, candidate, slope))
+            yield from search.fitting(Defect.DERIVATIVE, whole, _slope(target, k, candidate, slope))
 
 
 def _slope(
@@ -216,16 +221,16 @@ Substitute = Callable[[Run, Node, Node, Any], Array | None]
 """What stands for an operand: run, the operation, the operand, and its value there."""
 
 APPLIED: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
-    ("D", "0", np.zeros_like),
-    ("V", "1", np.ones_like),
-    ("V", "sigmoid({})", F64.sigmoid),
-    ("V", "tanh({})", np.tanh),
-    ("V", "exp({})", np.exp),
-    ("V", "max({}, 0)", lambda v: np.maximum(v, 0)),
-    ("D", "log({})", np.log),
-    ("S", "|{}|", np.abs),
-    ("D", "{}**2", np.square),
-    ("D", "sqrt({})", np.sqrt),
+    (Defect.DERIVATIVE, "0", np.zeros_like),
+    (Defect.SAVED_VALUE, "1", np.ones_like),
+    (Defect.SAVED_VALUE, "sigmoid({})", F64.sigmoid),
+    (Defect.SAVED_VALUE, "tanh({})", np.tanh),
+    (Defect.SAVED_VALUE, "exp({})", np.exp),
+    (Defect.SAVED_VALUE, "max({}, 0)", lambda v: np.maximum(v, 0)),
+    (Defect.DERIVATIVE, "log({})", np.log),
+    (Defect.SIGN, "|{}|", np.abs),
+    (Defect.DERIVATIVE, "{}**2", np.square),
+    (Defect.DERIVATIVE, "sqrt({})", np.sqrt),
 )
 
 
@@ -246,10 +251,10 @@ def uses(search: Search) -> Iterator[Edit]:
 def _class(run: Run, value: Node, nodes: Nodes, label: str) -> str:
     """V; D for a condition, and for a value that forward does not have, such as a slope."""
     if label in "VS" and all(node.kind in COMPARISONS for node in nodes(run)):
-        return "D"
-    if label != "V" or value.index in run.with_ct:
+        return Defect.DERIVATIVE
+    if label != Defect.SAVED_VALUE or value.index in run.with_ct:
         return label
-    return "V" if value.index in run.known else "D"
+    return Defect.SAVED_VALUE if value.index in run.known else Defect.DERIVATIVE
 
 
 Where = Callable[[str], str]
@@ -340,7 +345,9 @@ def _others(
     flows = value.index in run.with_ct
     for k, operand in enumerate(value.operands) if flows or value.kind not in SUMS else ():
         if isinstance(operand, Node) and operand.value.shape == now.shape:
-            label = _BEFORE.get(value.kind, "V") if flows else "V"
+            label: str = (
+                _BEFORE.get(value.kind, Defect.SAVED_VALUE) if flows else Defect.SAVED_VALUE
+            )
             yield label, f"{operand_text(value, k)}", _before(k)
     for candidate in found:
         if flows and not candidate.flows:
@@ -349,13 +356,17 @@ def _others(
             turned = now.ndim > 1 and np.array_equal(
                 np.sort(candidate.value, None), np.sort(now, None)
             )
-            yield "L" if turned else "V", candidate.says, _referred(candidate.ref)
+            yield (
+                Defect.LAYOUT if turned else Defect.SAVED_VALUE,
+                candidate.says,
+                _referred(candidate.ref),
+            )
     yield from _in_loops(run, value)
     me = text_of(value)
     for axis in range(now.ndim):
         if now.shape[axis] > 1:
             yield (
-                "I",
+                Defect.INDEX,
                 f"{me} of the first place along axis {axis - now.ndim}",
                 _applied(_first_entry(axis - now.ndim)),
             )
@@ -364,10 +375,15 @@ def _others(
     for label, says, function in APPLIED:
         yield label, says.format(me), _applied(function)
     if now.ndim > 1 and now.shape[0] > 1:
-        yield "I", f"{me} of the very first row", _applied(_first_row)
+        yield Defect.INDEX, f"{me} of the very first row", _applied(_first_row)
 
 
-_BEFORE: Final = {"multiply": "F", "divide": "F", "add": "T", "subtract": "T"}
+_BEFORE: Final = {
+    "multiply": Defect.SCALE,
+    "divide": Defect.SCALE,
+    "add": Defect.TERM,
+    "subtract": Defect.TERM,
+}
 
 
 def _first_entry(axis: int) -> Callable[[Any], Any]:
@@ -394,10 +410,18 @@ def _in_loops(run: Run, value: Node) -> Iterator[tuple[str, str, Substitute]]:
             continue
         if len(same) == turns and same[0].value.shape == value.value.shape:
             if (chain, kind) != own:
-                yield "V", text_of(same[0]), _referred(Ref(chain=chain, kind=kind, step=0))
+                yield (
+                    Defect.SAVED_VALUE,
+                    text_of(same[0]),
+                    _referred(Ref(chain=chain, kind=kind, step=0)),
+                )
             for step, when in ((1, "after"), (-1, "before")):
                 says = f"{text_of(same[0])} of the turn {when}"
-                yield "V", says, _referred(Ref(chain=chain, kind=kind, step=step), stay=True)
+                yield (
+                    Defect.SAVED_VALUE,
+                    says,
+                    _referred(Ref(chain=chain, kind=kind, step=step), stay=True),
+                )
 
 
 def _before(k: int) -> Substitute:

@@ -23,6 +23,7 @@ from gradcheck.explain.hypotheses.terms.tape import Change, Node
 from gradcheck.explain.hypotheses.terms.text import Changes, Edit, Run, Search, Target, at, targets
 from gradcheck.explain.probe import Array
 from gradcheck.numerics.arithmetic import F64
+from gradcheck.spec.defect import Defect
 
 SUMS: Final = frozenset({"add", "subtract"})
 HOMOGENEOUS: Final = frozenset(
@@ -89,7 +90,9 @@ class Weighing:
             yield self._edit(label, says, LOST, at(self.target, scaled(self.k, 0.0)), without)
         if self.search.like(self._with(-1.0)):
             says = f"{self._term} has the other sign"
-            yield self._edit("S", says, SIGN, at(self.target, scaled(self.k, -1.0)), without)
+            yield self._edit(
+                Defect.SIGN, says, SIGN, at(self.target, scaled(self.k, -1.0)), without
+            )
         c = fitted(right, without, self.search.like.got)
         if c is not None and abs(c - 1) <= FACTOR_TOLERANCE:
             return  # the right weight, computed imprecisely
@@ -119,7 +122,7 @@ class Weighing:
         own = self.search.text.obs.gradient
         eps = self.node.kind in (SUMS | BOUNDS) and _eps(self.node.operands[self.k])
         if eps:
-            label = "E"
+            label = Defect.EPS
         return Edit(
             label=label,
             says=f"{own} {says}" if says.startswith("lacks") else f"{own}: {says}",
@@ -156,22 +159,26 @@ class Weighing:
         if self._flows:
             if node.kind in SUMS:
                 if how == "lost" and _collects(node, node.operands[self.k]):
-                    return "A"
-                return "T" if how == "lost" else "F"
+                    return Defect.ACCUMULATION
+                return Defect.TERM if how == "lost" else Defect.SCALE
             if node.kind in JOINED and how == "lost":
-                return "A" if _passed_on(node.operands[self.k]) else "G"
-            return "D" if node.kind == "where" else _PLAIN[how]
+                return Defect.ACCUMULATION if _passed_on(node.operands[self.k]) else Defect.SLOT
+            return Defect.DERIVATIVE if node.kind == "where" else _PLAIN[how]
         if node.kind not in SUMS:
-            return _PLAIN[how] if node.kind in HOMOGENEOUS and self._affine(without) else "D"
+            return (
+                _PLAIN[how]
+                if node.kind in HOMOGENEOUS and self._affine(without)
+                else Defect.DERIVATIVE
+            )
         own, other = _size(node.operands[self.k]), _size(node.operands[1 - self.k])
         if how == "number":
-            return "T" if self._affine(without) else "D"
+            return Defect.TERM if self._affine(without) else Defect.DERIVATIVE
         if own > 1 and other <= 1:
-            return "D"  # what is left of the sum is a number
+            return Defect.DERIVATIVE  # what is left of the sum is a number
         if not run.elementwise:
-            return "T"
+            return Defect.TERM
         top = how in ("lost", "lacks") and own > 1 and self._whole_slope
-        return "T" if top else "D"
+        return Defect.TERM if top else Defect.DERIVATIVE
 
     @property
     def _given(self) -> bool:
@@ -199,12 +206,12 @@ class Weighing:
             if value is None or not self.search.like(self._with(value)):
                 continue
             label = self._label("number", without)
-            if number.label == "R" and label in ("F", "T"):
-                label = "R"
-            elif number.label == "A" and label == "T" and not self.run.elementwise:
-                label = "D"
-            elif number.label == "A" and label == "D" and self._given:
-                label = "F"  # what is there already is multiplied in once more
+            if number.kind == "count" and label in (Defect.SCALE, Defect.TERM):
+                label = Defect.REDUCTION
+            elif number.kind == "attribute" and label == Defect.TERM and not self.run.elementwise:
+                label = Defect.DERIVATIVE
+            elif number.kind == "attribute" and label == Defect.DERIVATIVE and self._given:
+                label = Defect.SCALE  # what is there already is multiplied in once more
             says = f"{self._term} is {number.times(self._term)}"
             yield self._edit(label, says, WEIGHT, _times(self.target, self.k, number.of), without)
 
@@ -227,7 +234,7 @@ class Weighing:
             label = self._label("lacks" if inverse else "extra", without)
             says = f"{self._term} {lacking(inverse)} `{candidate.says}`"
             if signs(candidate.value):
-                label, says = "S", f"{self._term} has the sign of `{candidate.says}` wrong"
+                label, says = Defect.SIGN, f"{self._term} has the sign of `{candidate.says}` wrong"
             yield self._edit(label, says, FACTOR, changes, without)
 
 
@@ -243,7 +250,12 @@ def _passed_on(operand: Any) -> bool:
     return isinstance(operand, Node) and operand.name.startswith("ct")
 
 
-_PLAIN: Final = {"lost": "T", "number": "F", "lacks": "F", "extra": "F"}
+_PLAIN: Final = {
+    "lost": Defect.TERM,
+    "number": Defect.SCALE,
+    "lacks": Defect.SCALE,
+    "extra": Defect.SCALE,
+}
 
 
 def lacking(inverse: bool) -> str:
@@ -354,10 +366,10 @@ def _counts(node: Node, k: int, run: Run) -> bool:
 
 
 _WEIGHTS: Final = (
-    (0.0, "T", "lacks the term `{}` in every turn", LOST),
-    (-1.0, "S", "has the term `{}` with the other sign in every turn", SIGN),
-    (0.5, "F", "has half the term `{}` in every turn", WEIGHT),
-    (2.0, "F", "has the term `{}` twice in every turn", WEIGHT),
+    (0.0, Defect.TERM, "lacks the term `{}` in every turn", LOST),
+    (-1.0, Defect.SIGN, "has the term `{}` with the other sign in every turn", SIGN),
+    (0.5, Defect.SCALE, "has half the term `{}` in every turn", WEIGHT),
+    (2.0, Defect.SCALE, "has the term `{}` twice in every turn", WEIGHT),
 )
 
 
@@ -390,11 +402,11 @@ def _whole(search: Search, found: list[Candidate]) -> Iterator[Edit]:
         usable = np.isfinite(like.got) & np.isfinite(last.value)
     part, rest = np.where(usable, last.value, 0.0), np.where(usable, like.got, 0.0)
     for candidate, inverse in matching(part, rest, [*found, *_functions(found)]):
-        label = "D" if run.elementwise else "F"
+        label = Defect.DERIVATIVE if run.elementwise else Defect.SCALE
         if inverse and candidate.says.startswith("ct"):
-            label = "U"
+            label = Defect.COTANGENT
         yield Edit(
-            label="S" if signs(candidate.value) else label,
+            label=Defect.SIGN if signs(candidate.value) else label,
             says=f"{search.text.obs.gradient} {lacking(inverse)} `{candidate.says}`",
             changes=_whole_times(candidate, inverse),
             rank=WHOLE,
