@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.table import table
 from gradcheck import check_model
-from gradcheck.numerics.adaptive_slope import TensorView
+from gradcheck.numerics.directional_slope import TensorView
 from gradcheck.numerics.line_function import Given, Heading, Scalar, unit_of
 
 Array = NDArray[Any]

@@ -39,7 +39,7 @@ COMMANDS: Final = {
 
 PARTS: Final = (
     ("imports", ("<frozen importlib._bootstrap>",)),
-    ("oracle: 50 digits", ("numerics/oracle.py", "power/equivalence.py")),
+    ("oracle: 50 digits", ("numerics/operator_oracle.py", "power/equivalence.py")),
     (
         "rounding carried through the spec",
         (

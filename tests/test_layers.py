@@ -24,7 +24,7 @@ OUTSIDE = {
     "numpy": ("numerics", "spec", "implementations", "judge", "power", "explain", "run",
               "report.scripts", "api", "testing", "cli.conformance", "demo.kernels"),
     "msgspec": ("implementations", "results.stored", "cli.conformance"),
-    "mpmath": ("numerics.fifty_digits", "numerics.highprecision.numbers"),
+    "mpmath": ("numerics.fifty_digit_arithmetic", "numerics.highprecision.numbers"),
     "ml_dtypes": ("numerics.arrays",),
     "torch": ("implementations.torch_op", "numerics.highprecision.torch",
               "numerics.highprecision.torch_operators"),

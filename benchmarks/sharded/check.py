@@ -13,7 +13,7 @@ from gradcheck.judge.compare import ERROR_BAR_FACTOR
 from gradcheck.judge.directional_check import DirectionalCheck, DirectionalResult
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
 from gradcheck.judge.loss import value_at
-from gradcheck.numerics.adaptive_slope import slope_search
+from gradcheck.numerics.directional_slope import slope_search
 from gradcheck.numerics.line_function import Scalar
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict

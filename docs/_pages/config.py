@@ -7,7 +7,7 @@ from typing import Final
 
 from _pages.commands import parser_of, said
 from _pages.text import block, code, front, joined, link, table, text
-from gradcheck.cli.options import project_keys
+from gradcheck.cli.project_defaults import project_keys
 
 PAGE: Final = "reference/config.md"
 EXAMPLE: Final = """\

@@ -21,7 +21,7 @@ from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.estimator import Differences, noise_lines
 from gradcheck.numerics.evaluate import Point
-from gradcheck.numerics.oracle import Oracle
+from gradcheck.numerics.operator_oracle import Oracle
 
 Float = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     slopes, scales, rough, _ = differences
     noise, _ = found._noise_of(colour)
     u = float(np.finfo(dtype).eps) / 2
-    value, bar = richardson.best(slopes, scales, noise, h, u, rough)
+    value, bar = richardson.best_of_all_steps(slopes, scales, noise, h, u, rough)
     shaped = tuple(part.reshape(o.shape) for part, o in _parts(ct, outputs))
     oracle = Oracle(case.spec, case.primals, case.attrs, [shaped], [None] * len(case.primals))
     exact = oracle.gradient()

@@ -208,8 +208,8 @@ def check(
         findings = () if holds else judge_function(request, arrays)
         if holds or (findings[0].name == "forward" and findings[0].verdict is Verdict.ERROR):
             # door: few functions are complex.
+            from gradcheck.api.complex_convention import judge_complex
             from gradcheck.api.complex_numbers import gives_complex
-            from gradcheck.api.convention import judge_complex
 
             if holds or gives_complex(request, arrays):
                 findings = judge_complex(request, arrays, convention)

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from gradcheck.cli import console
-from gradcheck.cli.gate import code_of, held, required_of, requiring
-from gradcheck.cli.options import settle
+from gradcheck.cli.gate import exit_code_of_run, held, required_of, requiring
+from gradcheck.cli.project_defaults import settle
 from gradcheck.cli.reports import check_writable
 from gradcheck.cli.run import executed, plan_of
 from gradcheck.cli.stored import suite_for
@@ -48,7 +48,7 @@ def baseline(arguments: argparse.Namespace) -> int:
     after = parsed(change.text, str(path)) if written or before is None else before
     judged = held(found, after, suite)
     shown = console.show(_told(change, judged))
-    return code_of(judged, written=written and shown)
+    return exit_code_of_run(judged, written=written and shown)
 
 
 def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:

@@ -10,7 +10,7 @@ import shtab
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
-from gradcheck.cli.options import suite_of
+from gradcheck.cli.project_defaults import suite_of
 from gradcheck.report import FORMATS
 from gradcheck.spec.dtype_selection import ALL, CERTIFIED, DTYPES, LOW
 

@@ -10,7 +10,7 @@ from typing import Final
 from gradcheck import report
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE
-from gradcheck.cli.options import suite_of
+from gradcheck.cli.project_defaults import suite_of
 from gradcheck.cli.reports import page_options
 from gradcheck.errors import UsageError
 from gradcheck.report.page import Page

@@ -1,4 +1,4 @@
-"""The exit codes of the command line, and which of them a command returns."""
+"""The exit codes and their precedence; `gate.exit_code_of_run` applies them to a run."""
 
 from __future__ import annotations
 

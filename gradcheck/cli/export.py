@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import NOTHING, OK, USAGE
-from gradcheck.cli.options import choice, suite_of
 from gradcheck.cli.progress import Progress
+from gradcheck.cli.project_defaults import choice, suite_of
 from gradcheck.cli.reports import targets_of
 from gradcheck.cli.run import carry_out, convention_of
 from gradcheck.errors import UsageError

@@ -1,4 +1,4 @@
-"""The flags of every command; those that several commands share come from the table of options.
+"""The flags of every command; those of a run come from the table in `gradcheck/run/options.py`.
 
 A parser names the function of `gradcheck.cli` that carries its command out, so that `--help`
 imports no module of a command.

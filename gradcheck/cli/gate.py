@@ -91,7 +91,7 @@ def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
     return applied(found, baseline, Scope.of(suite, baseline, found), entry.today())
 
 
-def code_of(found: Run, *, written: bool, exit_zero: bool = False) -> int:
+def exit_code_of_run(found: Run, *, written: bool, exit_zero: bool = False) -> int:
     """The exit code of a run.
 
     Args:

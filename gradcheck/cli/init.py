@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
-from gradcheck.cli.options import project_of, suite_of
+from gradcheck.cli.project_defaults import project_of, suite_of
 from gradcheck.errors import UsageError
 from gradcheck.implementations.manifest.suggest import CONFIRM, Suggestion, suggest_c, template
 from gradcheck.results.words import clean, plural

@@ -9,7 +9,7 @@ from typing import Final
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import NOTHING, OK, USAGE
-from gradcheck.cli.options import choice, suite_of
+from gradcheck.cli.project_defaults import choice, suite_of
 from gradcheck.errors import UnknownNameError
 from gradcheck.report import catalogue, page
 from gradcheck.results import words

@@ -11,8 +11,8 @@ from typing import Final
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import exit_code
-from gradcheck.cli.options import check_executor, suite_of, workers_of
 from gradcheck.cli.progress import Progress
+from gradcheck.cli.project_defaults import check_executor, suite_of, workers_of
 from gradcheck.cli.reports import publish, refuse_formats, targets_of
 from gradcheck.errors import UsageError
 from gradcheck.power.contract import contract_mutants_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradcheck import report
 from gradcheck.cli import console
-from gradcheck.cli.gate import code_of
+from gradcheck.cli.gate import exit_code_of_run
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.system.process import is_open, number_of
 
@@ -157,7 +157,7 @@ def publish_run(
             console.say(line)
     saved.append(console.show(text))
     exit_zero = getattr(arguments, "exit_zero", False)
-    return code_of(found, written=all(saved), exit_zero=exit_zero)
+    return exit_code_of_run(found, written=all(saved), exit_zero=exit_zero)
 
 
 def page_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gradcheck.cli import console
-from gradcheck.cli.options import suite_of
+from gradcheck.cli.project_defaults import suite_of
 from gradcheck.cli.reports import check_format, check_writable, publish_run, save, targets_of
 from gradcheck.cli.run import convention_of
 from gradcheck.errors import Unsupported, UsageError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
 from gradcheck.cli.gate import baseline_of, held, requiring
-from gradcheck.cli.options import check_executor, choice, settle, suite_of
 from gradcheck.cli.progress import LogWriter, Progress
+from gradcheck.cli.project_defaults import check_executor, choice, settle, suite_of
 from gradcheck.cli.reports import Target, check_folder, check_format, publish_run, targets_of
 from gradcheck.errors import UnknownNameError
 from gradcheck.results.ci_safe import heard

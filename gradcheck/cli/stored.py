@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import exit_code
 from gradcheck.cli.gate import baseline_of, held, required_of
-from gradcheck.cli.options import suite_of
+from gradcheck.cli.project_defaults import suite_of
 from gradcheck.cli.reports import (
     check_format,
     page_options,

@@ -1,4 +1,4 @@
-"""All rules in order, and the engine: the first hypothesis that holds at every probe."""
+"""Decides the class of a wrong gradient: that of the first hypothesis that holds at every probe."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import GradcheckError
-from gradcheck.explain.blame import rounds, suspects
 from gradcheck.explain.engine import diagnose
 from gradcheck.explain.operator_probes import SpecTruth
 from gradcheck.explain.probe import UNITS, Cotangent, Probe
 from gradcheck.explain.reproduce import Derivatives, contributions, reproduce
 from gradcheck.explain.stage_defects import name_defect
+from gradcheck.explain.suspect_stages import blame_judged_stages, suspects
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.call_model import ask_stage
@@ -199,7 +199,7 @@ def _exact(
             return []
         return _wrong(judge_gradients(truth, bound, gradients, dtype))
 
-    return rounds(truth.program, faulty, still_wrong)
+    return blame_judged_stages(truth.program, faulty, still_wrong)
 
 
 def _wide(gradient: NDArray[np.floating[Any]]) -> Float:

@@ -4,7 +4,7 @@ With a the gradient judged, d the true one, S = max(|a|, |d|), U = 2 · error ba
 B = rtol·S + (rtol/16 + 4·u·√terms)·Σ|ct·J| + underflow + the known cost of rounding:
 
 * certified   |a − d| + U ≤ B
-* failed      |a − d| > B + U: neither the bound nor the error bar explains the error
+* failed      |a − d| > B + U, or a is NaN or infinite: neither bound nor error bar explains it
 * open        anything else: a sharper truth is needed; without one the element is unresolved
 
 There is no absolute tolerance set by hand. The absolute part is scaled by Σ|ct·J|, so that it has
@@ -314,8 +314,8 @@ def compare(
         bar = np.where(known, estimate.bar, np.inf)
         uncertainty = np.maximum(ERROR_BAR_FACTOR * bar, resolution * largest)
         error = np.where(got == want, 0.0, np.abs(got - want))  # an infinite slope on a kink
-        number = np.isfinite(got)
-        size = np.maximum(np.abs(np.where(number, got, want)), np.abs(want))
+        finite = np.isfinite(got)
+        size = np.maximum(np.abs(np.where(finite, got, want)), np.abs(want))
         root = np.sqrt(np.maximum(estimate.terms, 1))
         roundings = (
             ALLOWED_ROUNDINGS * tolerance.u * root
@@ -331,9 +331,9 @@ def compare(
             uncertainty = np.where(kinked, 0.0, uncertainty)
             sharp |= kinked
             known = known | kinked
-            number |= kinked & (error == 0)
+            finite |= kinked & (error == 0)
         # Never `error > bound`: a NaN would pass.
-        failed = (known & ~(error <= bound + uncertainty)) | ~number
+        failed = (known & ~(error <= bound + uncertainty)) | ~finite
         certified = sharp & (error + uncertainty <= bound) & ~failed
     return Comparison(
         got,

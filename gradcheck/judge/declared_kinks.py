@@ -1,4 +1,8 @@
-"""The kinks that a case declares: which elements lie on one, and which gradients they may have."""
+"""The kinks that a case declares: which elements lie on one, and which gradients they may have.
+
+The slopes allowed are written in the spec (`Kink.accept`). Without a spec, `open_elements.py` finds
+the kinks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from gradcheck.spec.operator import Convention, Kink
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.numerics.oracle import Oracle
+    from gradcheck.numerics.operator_oracle import Oracle
 
 
 SMOOTH_DISTANCE: Final = 0.125

@@ -24,7 +24,7 @@ from gradcheck.judge.locate import (
     WrongElement,
     locate,
 )
-from gradcheck.numerics.adaptive_slope import Sides, Slope, slope_search
+from gradcheck.numerics.directional_slope import Sides, Slope, slope_search
 from gradcheck.numerics.draw import LEAST_MAGNITUDE, key_of
 from gradcheck.numerics.line_function import Heading, Line, Place
 from gradcheck.results.finding import Finding, Miss

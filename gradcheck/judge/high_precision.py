@@ -1,6 +1,7 @@
-"""Forward's slopes and a VJP's gradients, evaluated in 50 digits.
+"""A user's function without a spec, in 50 digits: slopes of its forward, gradients of its VJP.
 
-Both call the user's functions on arrays of big numbers, where those functions accept them.
+Both are called on arrays of big numbers, where they accept them. Operators of a suite are evaluated
+by `numerics/operator_oracle.py`.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ from gradcheck.judge.directional_check import DirectionalCheck
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
 from gradcheck.judge.primal_check import FLAT_ROUNDINGS, PrimalCheck, value_resolution
 from gradcheck.numerics import sparsity
-from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.arrays import Array, Float, Mask
+from gradcheck.numerics.directional_slope import TensorView
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.element_slope import excluding
 from gradcheck.numerics.estimator import Estimate, NoiseProbe

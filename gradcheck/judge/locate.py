@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gradcheck.judge.compare import ERROR_BAR_FACTOR
-from gradcheck.numerics.adaptive_slope import Slope, slope_search
+from gradcheck.numerics.directional_slope import Slope, slope_search
 from gradcheck.numerics.line_function import Heading, Place
 
 DIRECTION_ROUNDINGS: Final = 12.0

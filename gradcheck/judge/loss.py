@@ -11,8 +11,8 @@ import numpy as np
 from gradcheck.judge.compare import empty_pass
 from gradcheck.judge.directional_check import DirectionalCheck, miss_of
 from gradcheck.judge.locate import one_element
-from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.arrays import Array
+from gradcheck.numerics.directional_slope import TensorView
 from gradcheck.numerics.draw import CHUNK
 from gradcheck.numerics.line_function import Given, Heading, Scalar, unit_of
 from gradcheck.results.finding import Finding, Part

@@ -26,8 +26,8 @@ from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.estimator import Estimate, certain
 from gradcheck.numerics.evaluate import Point
-from gradcheck.numerics.fifty_digits import mp50
-from gradcheck.numerics.oracle import Agreement, Oracle
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
+from gradcheck.numerics.operator_oracle import Agreement, Oracle
 from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict

@@ -1,4 +1,4 @@
-"""Slopes and kinks of the elements that central differences leave failed or open.
+"""Kinks that no spec declares, and slopes, of the elements that differences leave failed or open.
 
 Forward in 50 digits gives the slopes on both sides of the point. Where that is impossible, its
 values at every scale do, and the finest scale decides. An element without a single slope is on a

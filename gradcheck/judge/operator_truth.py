@@ -38,7 +38,7 @@ from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
     from gradcheck.judge.evidence_curves import Remainders
-    from gradcheck.numerics.oracle import Oracle
+    from gradcheck.numerics.operator_oracle import Oracle
 
 
 SINGLE: Final = "float32"
@@ -310,7 +310,7 @@ class CaseTruth:
 
     @cached_property
     def _oracle(self) -> Oracle:
-        from gradcheck.numerics.oracle import Oracle  # door: few cases ask for it
+        from gradcheck.numerics.operator_oracle import Oracle  # door: few cases ask for it
 
         spec, cts = self.case.spec, self.cotangents.values
         still, close = self.declared.still(), self.declared.close()

@@ -20,15 +20,15 @@ from gradcheck.judge.cotangents import THIRDS, first_cotangent
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
 from gradcheck.judge.primal_check import in_float64, values_in_float64
 from gradcheck.numerics import noise
-from gradcheck.numerics.adaptive_slope import (
+from gradcheck.numerics.arrays import Array, Attrs, Float
+from gradcheck.numerics.batched import BatchedForward, PackedPrimals, by_rows, end_to_end
+from gradcheck.numerics.directional_slope import (
     LINE_UNITS,
     STEP_RANGES,
     Residuals,
     richardson3,
     top_of,
 )
-from gradcheck.numerics.arrays import Array, Attrs, Float
-from gradcheck.numerics.batched import BatchedForward, PackedPrimals, by_rows, end_to_end
 from gradcheck.numerics.draw import run_of_direction
 from gradcheck.numerics.kinks_and_slopes import RESOLVED
 from gradcheck.numerics.line_function import Pair

@@ -14,7 +14,7 @@ from gradcheck.judge.compare import ROUNDING_SAFETY, TOLERANCES, Tolerance
 from gradcheck.judge.low_precision import rounded
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Array, Float
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 from gradcheck.numerics.narrow import Narrow, narrower
 from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.spec.rule import RuleCase, State, Tensors

@@ -30,9 +30,9 @@ from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Array, Float, Mask, as_tuple
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.estimator import certain
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 from gradcheck.numerics.narrow import TYPES
-from gradcheck.numerics.oracle import Oracle
+from gradcheck.numerics.operator_oracle import Oracle
 from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import SEVERITY, Verdict

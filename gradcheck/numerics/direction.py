@@ -157,9 +157,9 @@ class Along:
         self, slopes: Float, scale: Float, blur: Float, noise: Float, h: Float, values: Float
     ) -> Slopes:
         """The ladder over all steps; `blur` [s, q], in units of u, is the rounding of x + t·a."""
-        value, _ = richardson.best(slopes, scale, noise, h, self._u)
+        value, _ = richardson.best_of_all_steps(slopes, scale, noise, h, self._u)
         rounding = ARGUMENTS * self._u * _beside(blur, slopes, value)
-        value, bar = richardson.best(slopes, scale, noise + rounding, h, self._u)
+        value, bar = richardson.best_of_all_steps(slopes, scale, noise + rounding, h, self._u)
         seen = bool(np.isfinite(values[-1]).all())
         reach = np.max(np.where(np.isfinite(scale), scale, 0.0), axis=0)
         return Slopes(value, bar, _beside(scale, slopes, value), reach, seen)

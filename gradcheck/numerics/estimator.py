@@ -176,7 +176,7 @@ class Differences:
         noise, terms = self._noise_of(colours)
         value, bar, scale = (
             found.reshape(len(self.cts), -1)
-            for found in richardson.three_step(
+            for found in richardson.choose_three_steps(
                 self.evaluator, shape, self.cts, noise, self._u, colours
             )
         )
@@ -223,7 +223,7 @@ class Differences:
         for h in richardson.step_ranges(self.evaluator.x, richardson.LADDER_LEVELS):
             found = richardson.central(self.evaluator, self.structure, self.cts, colours, h)
             slopes, scales, rough, even = found
-            value, bar = richardson.best(slopes, scales, noise, h, self._u, rough)
+            value, bar = richardson.best_of_all_steps(slopes, scales, noise, h, self._u, rough)
             bar = np.where(richardson.bent(even), np.inf, bar)
             seen = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
             known = np.maximum(known, seen)
@@ -243,7 +243,7 @@ class Differences:
         found = richardson.central(self.evaluator, self.structure, self.cts, colours, h)
         slopes, scales, rough, _ = found
         with np.errstate(all="ignore"):
-            floor = richardson.floor_of(self._noise_of(colours)[0], scales, h, self._u) + rough
+            floor = richardson.rounding_bar(self._noise_of(colours)[0], scales, h, self._u) + rough
         return slopes[at], np.where(np.isfinite(slopes[at]), floor[at], np.nan)
 
     def settle(self, values: Float, which: Mask) -> None:
@@ -271,7 +271,7 @@ class Differences:
         )
         if size == 0:
             return estimate
-        value, bar, scale = richardson.three_step(
+        value, bar, scale = richardson.choose_three_steps(
             self.evaluator, self.structure, self.cts, noise, self._u, every
         )
         estimate.value = self.structure.by_element(value)

@@ -56,7 +56,7 @@ def jacobian(point: Point, index: int, blur: Float, mixing: Structure | None = N
     h = richardson.steps(evaluator.x, FIRST + LEVELS)[FIRST:]
     slopes, bent = _slopes(evaluator, mixing, moved, places, h)
     with np.errstate(all="ignore"):
-        found, its_bar = richardson.best(
+        found, its_bar = richardson.best_of_all_steps(
             slopes, np.abs(slopes), np.broadcast_to(blur[moved], places.shape), h, evaluator.u
         )
     value[moved, places] = found

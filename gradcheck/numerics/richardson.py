@@ -5,9 +5,10 @@ removes a·h²: R = (16·D(h/4) − D(h)) / 15. The bar of R is how far R moved 
 (truncation) plus three times the noise over the smallest step (rounding). Steps are realised:
 the divisor is (x + h) − (x − h) as the machine rounded it.
 
-The *pilot* tries many steps on a few elements and picks one step per primal; `three_step` takes
-it with two smaller ones on every element; the *ladder* takes all steps for the elements on which
-three steps and the analytic gradient disagree, and `best` picks the best level for each.
+`choose_three_steps` first tries many steps on a few elements (the *pilot*), picks one for the whole
+primal, and takes it and two smaller ones on every element. The *ladder* takes all steps for the
+elements on which three steps and the analytic gradient disagree; `best_of_all_steps` picks the best
+level for each.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def bars(
     values = extrapolate(slopes)
     with np.errstate(all="ignore"):
         moved = np.abs(values[1:] - values[:-1])
-        floor = floor_of(noise, scale[2:], h[2:], u)
+        floor = rounding_bar(noise, scale[2:], h[2:], u)
         if rough is not None:
             floor = floor + rough[2:]
         bar = moved + floor
@@ -190,7 +191,7 @@ def bars(
     return values[1:], np.where(np.isfinite(bar) & settling, bar, np.inf)
 
 
-def three_step(
+def choose_three_steps(
     evaluator: Evaluator,
     structure: Structure,
     cts: Float,
@@ -198,12 +199,11 @@ def three_step(
     u: float,
     every: NDArray[np.int64],
 ) -> tuple[Float, Float, Float]:
-    """Values, error bars and scales [q, c, blocks] of the colours `every` [c].
+    """Choose the step on a few elements; then values, error bars and scales [q, c, blocks].
 
-    They are taken at the step that the pilot chooses; `noise` is [q, c, blocks].
-
-    The pilot takes a few colours only, and chooses the three steps whose largest bar is least; if
-    there are no other colours, its differences are the result.
+    `every` [c] are the colours, `noise` is [q, c, blocks]. The pilot takes a few colours only, and
+    chooses the three steps whose largest bar is least; if there are no other colours, its
+    differences are the result.
     """
     count = min(PILOT_COLOURS, every.size)
     some = np.linspace(0, every.size - 1, count).astype(np.int64)
@@ -241,7 +241,7 @@ def finer(
     return value, np.where(apart, np.inf, bar), scale
 
 
-def best(
+def best_of_all_steps(
     slopes: Float, scale: Float, noise: Float, h: Float, u: float, rough: Float | None = None
 ) -> tuple[Float, Float]:
     """The ladder: for each element the value with the least bar. Returns values and bars.
@@ -257,7 +257,7 @@ def best(
     with np.errstate(all="ignore"):
         sixth = (RATIO**4 * fourth[1:] - fourth[:-1]) / (RATIO**4 - 1)
         moved4, moved6 = (np.abs(np.diff(v, axis=0)) for v in (fourth, sixth))
-        bar6 = moved6 + floor_of(noise, scale[3:], h[3:], u)
+        bar6 = moved6 + rounding_bar(noise, scale[3:], h[3:], u)
         if rough is not None:
             bar6 = bar6 + rough[3:]
     bar6[~np.isfinite(bar[1:]) | ~np.isfinite(bar[:-1]) | ~np.isfinite(bar6)] = np.inf
@@ -299,6 +299,6 @@ def _noise_seen(slopes: Float, h: Float) -> Float:
     return np.where(np.isfinite(least), 4 * least, 0.0)
 
 
-def floor_of(noise: Float, scale: Float, h: Float, u: float) -> Float:
+def rounding_bar(noise: Float, scale: Float, h: Float, u: float) -> Float:
     """The rounding part of a bar, for each smallest step `h`: three deviations."""
     return SIGMAS * (noise / h.reshape(-1, *(1,) * noise.ndim) + RELATIVE * u * scale)

@@ -21,7 +21,7 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.operator import OpSpec

@@ -1,5 +1,8 @@
 """Reports: every format is a pure function of a `Run`.
 
+A new format is a module here with `render(run)`, a line in `_RENDERERS`, its ending in `ENDINGS`,
+and a word in the help of `-o` and `--format` (`gradcheck/run/options.py`).
+
 Importing this package loads no renderer: templates and tables cost start-up time that a run
 which prints JSON does not owe.
 """

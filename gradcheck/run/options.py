@@ -1,9 +1,10 @@
 """The options of a run, each written once, in the order of `gradcheck run --help`.
 
 From this table derive the flags of every command (`gradcheck.cli.flags`), the keys of
-`[tool.gradcheck]` (`gradcheck.cli.options`), the flags of the pytest plugin, repro lines
+`[tool.gradcheck]` (`gradcheck.cli.project_defaults`), the flags of the pytest plugin, repro lines
 (`gradcheck.run.to_result`), and the reference documentation. An option that changes what is judged,
-or how, is also a field of `Plan`.
+or how, is also a field of `Plan`. A value that is not text
+also needs a function in `gradcheck.cli.flags.TYPES`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gradcheck.cli.flags import option_named
-from gradcheck.cli.options import filled, project_of
+from gradcheck.cli.project_defaults import filled, project_of
 from gradcheck.cli.run import plan_of
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.implementations.bound import Implementation, bind

@@ -8,7 +8,7 @@ from gradcheck_cases import SUITE
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 
 OPS = SUITE.operators
 

@@ -21,7 +21,7 @@ from gradcheck_cases.gated import silu
 
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 
 ZEROS = np.array([0.0, -0.0])
 

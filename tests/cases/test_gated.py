@@ -16,7 +16,7 @@ from gradcheck_cases.mutants.gated import gelu_cosh_vjp
 
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 
 
 def slope(spec, x, xp=F64, **attrs):

@@ -10,7 +10,7 @@ from gradcheck_cases.norm import (
 
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 
 
 def drawn(*roles):

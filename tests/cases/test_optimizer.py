@@ -12,7 +12,7 @@ from gradcheck.judge.rule import certified_rule, judge_rule
 from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 from gradcheck.power.rule import kills, rule_mutants_of
 from gradcheck.results.verdict import Verdict
 from tests.sizes import few

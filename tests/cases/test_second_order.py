@@ -18,7 +18,7 @@ from gradcheck import check
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 
 DIGITS = 150
 STEP = "1e-30"  # truncation 1e-60, rounding 1e-90 after the division by h²

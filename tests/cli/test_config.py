@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from gradcheck.cli.main import _parser
-from gradcheck.cli.options import project_keys, project_of
+from gradcheck.cli.project_defaults import project_keys, project_of
 from gradcheck.errors import UsageError
 from gradcheck.system.user_modules import project_file
 

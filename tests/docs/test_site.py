@@ -21,8 +21,8 @@ from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 import gradcheck
 from gradcheck import report
 from gradcheck.cli import exit_codes, main
-from gradcheck.cli.options import project_keys
 from gradcheck.cli.parser import EXAMPLES, FIRST_STEPS
+from gradcheck.cli.project_defaults import project_keys
 from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.results.verdict import Breach, Known, Verdict

@@ -12,7 +12,7 @@ from gradcheck.judge.directional_check import (
     common_factor,
 )
 from gradcheck.judge.loss import judge_tensors
-from gradcheck.numerics.adaptive_slope import Sides, Slope, TensorView
+from gradcheck.numerics.directional_slope import Sides, Slope, TensorView
 from gradcheck.numerics.line_function import Given, Heading, Scalar, unit_of
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict

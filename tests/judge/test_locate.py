@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.locate import DirectionError, locate, one_element
-from gradcheck.numerics.adaptive_slope import Slope, TensorView, slope_search
+from gradcheck.numerics.directional_slope import Slope, TensorView, slope_search
 from gradcheck.numerics.line_function import Given, Heading, Scalar, unit_of
 
 N = 4096

@@ -7,7 +7,7 @@ import pytest
 
 from gradcheck.numerics.arithmetic import F32, F64, FLOATS
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 from gradcheck.numerics.rounding import ROUNDING
 
 ALL = (F32, F64, mp50())

@@ -18,7 +18,7 @@ from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.estimator import Differences, noise_lines
 from gradcheck.numerics.evaluate import Point
-from gradcheck.numerics.oracle import as_tuple
+from gradcheck.numerics.operator_oracle import as_tuple
 from gradcheck.spec import Sample
 from gradcheck.spec.suite import Suite
 from tests.sizes import ordinary, third

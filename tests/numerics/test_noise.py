@@ -8,7 +8,7 @@ from gradcheck.numerics import noise, sparsity
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import Evaluator, Point
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 
 U64, U32 = 2.0**-53, 2.0**-24
 

@@ -31,7 +31,7 @@ def climbed(function, x, noise=0.0):
     h = richardson.steps(evaluator.x, richardson.LADDER_LEVELS)
     slopes, scales, *_ = richardson.central(evaluator, found, cts, np.array([0]), h)
     level = np.maximum(noise, U * np.abs(evaluator.base))[None, None]
-    value, bar = richardson.best(slopes, scales, level, h, U)
+    value, bar = richardson.best_of_all_steps(slopes, scales, level, h, U)
     return value[0, 0], bar[0, 0]
 
 
@@ -252,8 +252,9 @@ def test_the_coarsest_level_is_never_believed():
     h = richardson.steps(np.ones(1), richardson.LADDER_LEVELS)
     slopes = 2 + 0.3 * h**2 + 1e-15 / h
     slopes[:3] = 5.0
-    value, bar = richardson.best(slopes[:, None, None, None], np.zeros((h.size, 1, 1, 1)),
-                              np.zeros((1, 1, 1)), h, U)  # fmt: skip
+    value, bar = richardson.best_of_all_steps(
+        slopes[:, None, None, None], np.zeros((h.size, 1, 1, 1)), np.zeros((1, 1, 1)), h, U
+    )
     assert value[0, 0, 0] == pytest.approx(2, abs=1e-3)
     assert abs(value[0, 0, 0] - 2) <= bar[0, 0, 0]
 
@@ -262,7 +263,7 @@ def test_noise_that_nobody_measured_is_seen_in_the_finest_differences():
     h = richardson.steps(np.ones(1), richardson.LADDER_LEVELS)
     noise = np.random.default_rng(0).normal(size=(h.size, 1, 1, 2000)) * 1e-10
     slopes = 2 + (0.3 * h**2)[:, None, None, None] + noise / h[:, None, None, None]
-    value, bar = richardson.best(slopes, 0 * slopes, np.zeros((1, 1, 2000)), h, U)
+    value, bar = richardson.best_of_all_steps(slopes, 0 * slopes, np.zeros((1, 1, 2000)), h, U)
     assert np.mean(np.abs(value - 2) <= bar) > 0.95
     assert np.median(bar) < 1e-6
 
@@ -282,6 +283,6 @@ def test_values_of_order_six_reach_further_up_where_noise_counts_less():
     """Of a polynomial of degree four they are exact from the first level that may be believed."""
     h = richardson.steps(np.ones(1), 12)
     slopes = (2 + h**2 + h**4)[:, None, None, None]
-    value, bar = richardson.best(slopes, 0 * slopes, np.full((1, 1, 1), 1e-8), h, U)
+    value, bar = richardson.best_of_all_steps(slopes, 0 * slopes, np.full((1, 1, 1), 1e-8), h, U)
     assert value[0, 0, 0] == pytest.approx(2, abs=1e-12)
     assert bar[0, 0, 0] == pytest.approx(3 * 1e-8 / h[4], rel=1e-6)

@@ -11,7 +11,7 @@ from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 from gradcheck.numerics.rounding import LIBRARY, ROUNDING, Rounded, allowance, sums_kept_wide
 from tests.sizes import ordinary, third
 

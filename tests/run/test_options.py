@@ -7,7 +7,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck import pytest_plugin
-from gradcheck.cli import flags, options
+from gradcheck.cli import flags, project_defaults
 from gradcheck.cli.main import _parser
 from gradcheck.errors import UsageError
 from gradcheck.results.case_result import Kind
@@ -28,7 +28,7 @@ EXTRA = Option(
 def extended(monkeypatch):
     """The table with one more option, in every module that reads it."""
     table = (*(option for option in OPTIONS if option.name != "convention"), EXTRA)
-    for module in (flags, options, pytest_plugin, to_result):
+    for module in (flags, project_defaults, pytest_plugin, to_result):
         monkeypatch.setattr(module, "OPTIONS", table)
     to_result._repeated.cache_clear()
     yield
@@ -42,13 +42,13 @@ def test_a_new_option_is_a_flag_a_key_a_flag_of_pytest_and_in_repro_lines(extend
     assert "the flavour of a run" in parser.format_help()
 
     (tmp_path / "pyproject.toml").write_text('[tool.gradcheck]\nflavour = "sweet"\n')
-    assert options.project_of(tmp_path).defaults == {"flavour": "sweet"}
-    assert options.filled({"flavour": None}, {"flavour": ""}, {"flavour": "sweet"}) == {
+    assert project_defaults.project_of(tmp_path).defaults == {"flavour": "sweet"}
+    assert project_defaults.filled({"flavour": None}, {"flavour": ""}, {"flavour": "sweet"}) == {
         "flavour": "sweet"
     }
     (tmp_path / "pyproject.toml").write_text("[tool.gradcheck]\nflavour = 3\n")
     with pytest.raises(UsageError, match="flavour = 3: write a text"):
-        options.project_of(tmp_path)
+        project_defaults.project_of(tmp_path)
 
     plugins = pytest.Parser(_ispytest=True)
     pytest_plugin.pytest_addoption(plugins)

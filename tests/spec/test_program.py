@@ -9,7 +9,7 @@ from gradcheck_cases import activation, linear
 from gradcheck.errors import SpecError
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 from gradcheck.spec.program import Nudged, Stage, Whole
 from tests.net import build, stage
 

@@ -9,7 +9,7 @@ from gradcheck.cli import console
 from gradcheck.cli.conformance import oneshot, session
 from gradcheck.cli.conformance.check import Outcome, line, summary
 from gradcheck.cli.exit_codes import GATE, OK, USAGE
-from gradcheck.cli.options import suite_of
+from gradcheck.cli.project_defaults import suite_of
 from gradcheck.errors import UsageError
 from gradcheck.implementations.manifest.operation import Program
 from gradcheck.system.user_modules import here

@@ -5,9 +5,9 @@
 2. `child.Child` waits. When the deadline passes, it kills the process with everything that this has
    started; the `Ending` is a TIMEOUT. When the process ends before it answers, it is a CRASH, with
    the signal or the exit status. Both are raised as a `WorkerError`.
-3. The caller makes a finding of it: `placed` names the call, and `because` adds the last words of a
-   sanitizer or of an assertion. After a crash in C, `crash_analysis` finds out which memory was
-   touched.
+3. The caller makes a finding of it (for C, `native.library`): `placed` names the call, and
+   `because` adds the last words of a sanitizer or of an assertion. After a crash in C,
+   `crash_analysis` finds out which memory was touched.
 4. The next case starts a new process. After three hangs or ten crashes of an operator (`LIMITS`)
    its other cases are NOTRUN: `gradcheck.run.limits.CrashLimit` counts them in the order of the
    run's cases, and `Budget` within one case, or for a caller without a run.
@@ -95,7 +95,7 @@ def uncounted() -> Iterator[None]:
 def of_case(name: str) -> None:
     """Give the case `name` a budget of its own; with an empty name, budgets are per operator.
 
-    A run counts over cases itself (`gradcheck.run.crash_limit`), where their order is known.
+    A run counts over cases itself (`gradcheck.run.limits.CrashLimit`), where their order is known.
     """
     _CASE.set(name)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.numerics.arrays import Array
-from gradcheck.numerics.fifty_digits import reduced_rows
+from gradcheck.numerics.fifty_digit_arithmetic import reduced_rows
 from gradcheck.numerics.highprecision.numbers import Numbers, Unsupported
 
 Function = Callable[..., Any]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics.arrays import Array
-from gradcheck.numerics.fifty_digits import BigArithmetic
+from gradcheck.numerics.fifty_digit_arithmetic import BigArithmetic
 
 MAX_SHOWN_LINE: Final = 60
 """Characters of a source line that a reason quotes; of a longer line it gives the number only."""

@@ -1,4 +1,4 @@
-"""Which results an entry is about."""
+"""Which results of a run each entry of a baseline matches."""
 
 from __future__ import annotations
 
@@ -21,20 +21,15 @@ from gradcheck.results.words import relative, subject
 from gradcheck.spec.dtype_selection import CERTIFIED, DTYPES, LOW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.case_result import CaseResult
-    from gradcheck.results.run import Run
     from gradcheck.spec.suite import Suite
 
 CALL: Final = "vjp"
-"""What a result is called that is about the whole call, and no gradient."""
+"""The name of a result of the whole call, which belongs to no gradient."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """What there is to an entry: results that it is about, and others that its globs match.
+    """The results that one entry matches, and counts of others that its globs match.
 
     `asleep` counts those for which its condition does not hold, `unasked` those that were left out
     (SKIP). `outputs` are the names of everything that the matching cases have.

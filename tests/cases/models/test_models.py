@@ -14,8 +14,8 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.models.baby_llama import EPS
 
 from gradcheck.numerics.arithmetic import F32, F64
-from gradcheck.numerics.fifty_digits import mp50
-from gradcheck.numerics.oracle import Oracle
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
+from gradcheck.numerics.operator_oracle import Oracle
 from gradcheck.spec.model import MARGIN
 from gradcheck.spec.program import Whole
 

@@ -1,4 +1,6 @@
-"""The slope of a scalar function along a ray, from as many steps as it takes.
+"""The slope of a scalar function along one direction, from as many steps as it takes.
+
+Slopes of single elements are in `richardson.py`.
 
 Steps are t = 4⁻ʲ in units of the ray. At each of them the residual is
 
@@ -102,7 +104,7 @@ class Residuals:
         # The effect of kinks on even parts does not count as noise here.
         noise = float(SIGMAS * self.modelled / t[best + 2] / bar) if bar else 1.0
         if finest:
-            found = richardson.best(residuals, scale, spread, t, self.u, rough)
+            found = richardson.best_of_all_steps(residuals, scale, spread, t, self.u, rough)
             value, bar = float(found[0][0]), float(found[1][0])
         return Slope(value, bar if np.isfinite(value) else np.inf, noise, levels[best])
 

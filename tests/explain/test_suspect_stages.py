@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain import blame
-from gradcheck.explain.blame import GRAPH, LEFT, SEVERAL, SINGLE, TOGETHER, rounds, suspects
+from gradcheck.explain import suspect_stages
+from gradcheck.explain.suspect_stages import (
+    GRAPH,
+    LEFT,
+    SEVERAL,
+    SINGLE,
+    TOGETHER,
+    blame_judged_stages,
+    suspects,
+)
 
 DIFFERENTIABLE = [
     ("embed", 0), ("fc", 0), ("fc", 1), ("fc", 2), ("act", 0), ("proj", 0), ("proj", 1),
@@ -134,7 +142,7 @@ def test_where_noise_hides_the_error_the_graph_is_asked(points, spoil, monkeypat
     (blunt,) = suspects(*given)
     assert len(blunt.stages) > 4
     assert blunt.assumption == SINGLE
-    monkeypatch.setattr(blame, "MAX_SHARP_SUSPECTS", 4)
+    monkeypatch.setattr(suspect_stages, "MAX_SHARP_SUSPECTS", 4)
     (fewer,) = suspects(*given)
     assert "fc" in fewer.stages
     assert 2 * len(fewer.stages) <= len(blunt.stages)
@@ -187,7 +195,7 @@ def test_rounds_replace_one_after_another_from_the_loss(points):
         order.append(set(replaced))
         return [] if {"act", "proj"} <= replaced else ["w1"] if "proj" in replaced else ["w2", "w1"]
 
-    first, second = rounds(points.net.program, {"act", "proj"}, still_wrong)
+    first, second = blame_judged_stages(points.net.program, {"act", "proj"}, still_wrong)
     assert (first.stages, first.round, first.bounds[1]) == (("proj",), 1, "w2")
     assert (second.stages, second.round, second.bounds[1]) == (("act",), 2, "w1")
     assert first.exact
@@ -196,13 +204,13 @@ def test_rounds_replace_one_after_another_from_the_loss(points):
 
 
 def test_what_no_stage_explains_is_nobodys_alone(points):
-    blames = rounds(points.net.program, {"act"}, lambda replaced: ["emb"])
+    blames = blame_judged_stages(points.net.program, {"act"}, lambda replaced: ["emb"])
     assert [b.exact for b in blames] == [True, False]
     assert blames[1].assumption == TOGETHER
 
 
 def test_nothing_guilty_and_nothing_wrong(points):
-    assert rounds(points.net.program, (), lambda replaced: []) == ()
+    assert blame_judged_stages(points.net.program, (), lambda replaced: []) == ()
     assert found(points.net, points.net.fold()) == ()
 
 
@@ -210,7 +218,7 @@ def test_a_range_is_spanned_by_its_basis():
     rng = np.random.default_rng(3)
     for height, width, rank in ((9, 4, 4), (9, 4, 2), (4, 9, 3), (5, 5, 5)):
         matrix = rng.normal(size=(height, rank)) @ rng.normal(size=(rank, width))
-        basis = blame._range(matrix)
+        basis = suspect_stages._range(matrix)
         assert basis.shape == (height, rank)
         assert np.max(np.abs(basis @ (basis.T @ matrix) - matrix)) <= 1e-12
         assert np.max(np.abs(basis.T @ basis - np.eye(rank))) <= 1e-12

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gradcheck.numerics.arithmetic import DIGITS
 from gradcheck.numerics.arrays import Array, Attrs, Float, as_tuple
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
 
 STEP: Final = "1e-25"
 FINE: Final = ("1e-60", 150)

@@ -7,10 +7,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from gradcheck.numerics import fifty_digits
+from gradcheck.numerics import fifty_digit_arithmetic
 from gradcheck.numerics.arithmetic import DIGITS, Arithmetic
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import MIN_CONVERTED_TOGETHER, mp50
+from gradcheck.numerics.fifty_digit_arithmetic import MIN_CONVERTED_TOGETHER, mp50
 
 XP = mp50()
 
@@ -111,17 +111,17 @@ def test_factors_that_do_not_fit_are_refused_as_ever():
 
 @pytest.mark.parametrize("number", [*SPECIAL, 1, None], ids=repr)
 def test_what_has_no_exponent_is_refused(number):
-    with pytest.raises(fifty_digits.NoCommonExponent):
-        fifty_digits.aligned([XP.context.one, number])
-    with pytest.raises(fifty_digits.NoCommonExponent):
-        fifty_digits.rounded_floats([XP.context.one, number])
+    with pytest.raises(fifty_digit_arithmetic.NoCommonExponent):
+        fifty_digit_arithmetic.aligned([XP.context.one, number])
+    with pytest.raises(fifty_digit_arithmetic.NoCommonExponent):
+        fifty_digit_arithmetic.rounded_floats([XP.context.one, number])
 
 
 def test_exponents_that_are_far_apart_are_refused():
-    near_one, tiny = XP.context.one, XP.context.mpf((1, -fifty_digits.SPAN - 1))
-    fifty_digits.aligned([near_one, XP.context.mpf((1, -fifty_digits.SPAN))])
-    with pytest.raises(fifty_digits.NoCommonExponent):
-        fifty_digits.aligned([near_one, tiny])
+    near_one, tiny = XP.context.one, XP.context.mpf((1, -fifty_digit_arithmetic.SPAN - 1))
+    fifty_digit_arithmetic.aligned([near_one, XP.context.mpf((1, -fifty_digit_arithmetic.SPAN))])
+    with pytest.raises(fifty_digit_arithmetic.NoCommonExponent):
+        fifty_digit_arithmetic.aligned([near_one, tiny])
     x = np.array([near_one, tiny], dtype=object)
     assert XP.sum(x)[()] == near_one  # by rounding, as mpmath does it
 

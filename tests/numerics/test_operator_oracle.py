@@ -15,8 +15,8 @@ from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import DIGITS
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.fifty_digits import mp50
-from gradcheck.numerics.oracle import Oracle
+from gradcheck.numerics.fifty_digit_arithmetic import mp50
+from gradcheck.numerics.operator_oracle import Oracle
 from tests.sizes import ordinary, third
 
 

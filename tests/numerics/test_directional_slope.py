@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.numerics.adaptive_slope import (
+from gradcheck.numerics.directional_slope import (
     Residuals,
     TensorView,
     richardson3,

@@ -263,7 +263,7 @@ TOGETHER: Final = (
 )
 
 
-def rounds(
+def blame_judged_stages(
     program: Program,
     faulty: Collection[str],
     still_wrong: Callable[[frozenset[str]], Collection[str]],
