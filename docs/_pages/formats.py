@@ -45,9 +45,11 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def _formats() -> list[list[str]]:
     rows = []
-    for name in report.FORMATS:
+    for name, renderer in report.RENDERERS.items():
         endings = [ending for ending, form in report.ENDINGS.items() if form == name]
-        said = (import_module(f"gradcheck.report.{name}").__doc__ or "").split("\n\n")[0]
+        module, _, function = renderer.partition(".")
+        render = getattr(import_module(f"gradcheck.report.{module}"), function)
+        said = (render.__doc__ or "").split("\n\n")[0]
         rows.append([code(name), ", ".join(map(code, endings)), text(said)])
     return rows
 

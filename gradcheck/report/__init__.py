@@ -1,6 +1,6 @@
 """Reports: every format is a pure function of a `Run`.
 
-A new format is a module here with `render(run)`, a line in `_RENDERERS`, its ending in `ENDINGS`,
+A new format is a module here with `render(run)`, a line in `RENDERERS`, its ending in `ENDINGS`,
 and a word in the help of `-o` and `--format` (`gradcheck/run/options.py`).
 
 Importing this package loads no renderer: templates and tables cost start-up time that a run
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from gradcheck.results.run import Run
 
-__all__ = ["ENDINGS", "FORMATS", "format_of", "pieces", "render"]
+__all__ = ["ENDINGS", "FORMATS", "RENDERERS", "format_of", "pieces", "render"]
 
-_RENDERERS: Final = {
+RENDERERS: Final = {
     "terminal": "terminal.render",
     "concise": "terminal.concise",
     "json": "json.report",
@@ -36,7 +36,7 @@ _RENDERERS: Final = {
     "badge": "json.badge",
 }
 """The function of this package that renders each format, as a text or in pieces."""
-FORMATS: Final = tuple(_RENDERERS)
+FORMATS: Final = tuple(RENDERERS)
 """The formats by name."""
 
 ENDINGS: Final = {
@@ -121,7 +121,7 @@ def pieces(run: Run, format: str) -> Iterable[str]:
 
 
 def _rendered(run: Run, format: str, **options: Any) -> Iterable[str]:
-    module, _, name = _RENDERERS[check_format(format)].partition(".")
+    module, _, name = RENDERERS[check_format(format)].partition(".")
     found: str | Iterable[str] = getattr(import_module(f"{__name__}.{module}"), name)(
         run, **options
     )

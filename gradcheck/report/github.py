@@ -36,7 +36,7 @@ PROPERTY: Final = {**PLAIN, ":": "%3A", ",": "%2C"}
 
 
 def render(run: Run) -> str:
-    """The run as workflow commands; the last line is `run.summary`, which is none."""
+    """The run as workflow commands of GitHub; the last line is `run.summary`."""
     errors = [*_troubles(run), *_failures(run), *_baseline(run)]
     lines = errors[:MOST]
     left_out = len(errors) - len(lines)

@@ -13,7 +13,7 @@ from gradcheck.results.verdict import Known, Verdict
 
 
 def report(run: Run) -> Iterator[str]:
-    """One strict document, a line per result, in pieces of which only one is held at a time."""
+    """One JSON document, in pieces of a line per result."""
     yield f'{{\n  "header": {_indented(header_dict(run.header))},\n  "results": [\n'
     between = ""
     for result in run.results:

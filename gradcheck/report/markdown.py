@@ -52,7 +52,7 @@ QUIET: Final = ("run", "visible", "taylor")
 
 
 def render(run: Run, *, limit: int = LIMIT) -> str:
-    """The run as GitHub's markdown, at most `limit` bytes of UTF-8."""
+    """The run as GitHub's Markdown, at most `limit` bytes of UTF-8."""
     page = Capped(limit)
     _head(page, run, escape)
     for trouble in run.troubles:

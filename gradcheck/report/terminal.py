@@ -234,7 +234,7 @@ class _Page(Page):
 
 
 def concise(run: Run, *, verbosity: int = 0) -> str:
-    """The run in lines made for `grep`: what fails, what closes the gate, and `run.summary`.
+    """A line per failing gradient and per reason that the gate is closed, then `run.summary`.
 
     Of each gradient the worst result is shown, and how many more there are; of a `verbosity` above
     0, each has a line of its own.
