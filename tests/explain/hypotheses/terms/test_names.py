@@ -165,29 +165,29 @@ def run():
 
 
 def says(run, value):
-    return [(n.label, n.says) for n in numbers(run, value)]
+    return [(n.kind, n.says) for n in numbers(run, value)]
 
 
 def test_plain_numbers_come_first(run):
-    assert says(run, 2.0)[0] == ("F", "2")
-    assert says(run, 0.25)[-1] == ("F", "0.25")
+    assert says(run, 2.0)[0] == ("number", "2")
+    assert says(run, 0.25)[-1] == ("number", "0.25")
 
 
 def test_counts_are_named_by_the_axis(run):
     length = run.leaves["x"].value.shape[-1]
     found = next(n for n in numbers(run, 1 / length))
-    assert (found.label, found.says) == ("R", "1/n")
+    assert (found.kind, found.says) == ("count", "1/n")
     assert found.note == ", n being the length of axis -1 of ct"
-    assert says(run, math.sqrt(length))[0] == ("F", "sqrt(n)")
-    assert ("R", "n/(n - 1)") not in says(run, length)
+    assert says(run, math.sqrt(length))[0] == ("number", "sqrt(n)")
+    assert ("count", "n/(n - 1)") not in says(run, length)
 
 
 def test_attributes_are_named(run):
-    assert ("A", "eps") in says(run, run.probe.attrs["eps"])
+    assert ("attribute", "eps") in says(run, run.probe.attrs["eps"])
 
 
 def test_a_number_with_no_name_is_that_number(run):
-    assert says(run, 0.7321) == [("F", "0.7321")]
+    assert says(run, 0.7321) == [("number", "0.7321")]
     assert says(run, 1e9) == []
 
 
