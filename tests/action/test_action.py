@@ -109,6 +109,7 @@ def check(step):
     return call
 
 
+@pytest.mark.slow
 def test_a_right_implementation_passes(check, folder):
     done = check(implementations="kernels:RIGHT")
     assert done.code == 0, done.log

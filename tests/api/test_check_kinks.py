@@ -27,7 +27,7 @@ def leaky(x):
 # ── on a kink ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("forward", "outside", "accepted", "rejected"),
@@ -159,7 +159,7 @@ def layer_vjp(ct, x, w):
     return g @ w, g.T @ x
 
 
-@pytest.mark.slow(keep=2, rest=2)
+@pytest.mark.slow(keep=1, rest=2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("seed", [*range(3), *few(range(3, 20), lambda _: False)])
 def test_thousands_of_elements_and_kinks_raise_no_false_alarm(seed, dtype):

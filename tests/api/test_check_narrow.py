@@ -17,7 +17,7 @@ def noted(found):
     return any(NOTE in finding.reason for finding in found.findings)
 
 
-@pytest.mark.slow(keep=4, rest=5)
+@pytest.mark.slow(keep=2, rest=5)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("primals", [SHORT, np.ones(4), np.arange(6.0), np.array([3.0])])

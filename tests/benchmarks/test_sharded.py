@@ -40,6 +40,7 @@ def test_a_right_model_passes_and_so_does_each_tensor(right):
     assert [f.name for f in right.findings] == [*LAYOUT.shapes]
 
 
+@pytest.mark.slow
 def test_verdicts_and_slopes_are_those_of_the_model_in_one_process(right):
     theirs = command.unsharded(LAYOUT, "float64", Plant())
     assert [f.verdict for f in right.findings] == [f.verdict for f in theirs]

@@ -85,7 +85,7 @@ def test_mending_a_listed_failure_closes_the_gate_with_the_line_to_remove(run, l
     assert lines(found, "RESULT")[0].startswith("RESULT fail ")
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("old", "new", "breach"),
     [

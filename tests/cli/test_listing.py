@@ -167,6 +167,7 @@ def test_a_run_imports_the_families_that_it_asks_for(passing):
     assert ours == {"gradcheck_cases", "gradcheck_cases.norm"}
 
 
+@pytest.mark.slow
 def test_the_package_runs_as_a_module(process):
     found = process("run", "--op", "relu", "--sample", "typical")
     assert (found.returncode, found.stderr) == (0, "")

@@ -280,6 +280,7 @@ def test_mutants_of_a_contract_are_rejected_and_reported(run, tmp_path, monkeypa
 # ── diagnoses ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_mutants_are_diagnosed_and_the_exit_code_follows_the_score(power):
     found = power("SOUND", "--diagnosis", "-o", "d.json")
     plain = json.loads(Path("d.json").read_text())

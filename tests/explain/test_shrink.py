@@ -169,6 +169,7 @@ SLOPED = next(s.name for s in gradcheck_cases.SUITE.operators["leaky_relu"].samp
               if "negative_slope" in s.attrs)  # fmt: skip
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize(
     ("op", "output", "vjp", "where", "most", "kept"),
     [

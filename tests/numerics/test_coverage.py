@@ -94,7 +94,7 @@ def measure(cases, shrink=1.0, differences=lambda truth, index: truth.truth(inde
 # ── every built-in operator ──────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=6, rest=7)
+@pytest.mark.suite(keep=3, rest=7)
 @pytest.mark.parametrize("name", third(OPERATORS))
 def test_the_bars_cover_every_builtin_operator(suite, name):
     triple, ladder = measure(ordinary(suite.cases([name])))

@@ -59,7 +59,7 @@ def uncovered(error, units, dtype):
 # ── coverage ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.suite(keep=6, rest=10)
+@pytest.mark.suite(keep=3, rest=10)
 @pytest.mark.parametrize("name", third(OPERATORS))
 def test_the_rounding_collected_covers_every_gradient_and_value(suite, name):
     for case in ordinary(suite.cases([name])):

@@ -149,7 +149,7 @@ def inert(text):
     return all(c.isprintable() or c == "\n" for c in text)
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_was_printed_is_shown_escaped_and_cut(make, form):
     for verdict in (Verdict.PASS, Verdict.CRASH):

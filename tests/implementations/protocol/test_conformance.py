@@ -98,7 +98,7 @@ MANY = ("dies_of_what_it_does_not_know", "forgives", "aborts_on_garbage")
 """Lies that fail many checks besides."""
 
 
-@pytest.mark.slow(keep=4, rest=2)
+@pytest.mark.slow(keep=1, rest=2)
 @pytest.mark.parametrize(("level", "lie", "says"), LIES)
 def test_a_lie_is_told_where_it_is(probed, level, lie, says):
     found = probed(level, lie)

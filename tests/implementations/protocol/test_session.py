@@ -108,7 +108,7 @@ LIES = {
 }
 
 
-@pytest.mark.slow(keep=15)
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize(
     ("kind", "lie"), [(kind, lie) for kind, lies in LIES.items() for lie in lies]
 )

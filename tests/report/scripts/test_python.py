@@ -90,7 +90,7 @@ def kernels(folder):
     return path
 
 
-@pytest.mark.slow(keep=2, rest=5)
+@pytest.mark.slow(keep=1, rest=5)
 @pytest.mark.parametrize(("case", "impl", "differenced"), STYLES, ids=[s[0] for s in STYLES])
 def test_a_script_is_wrong_until_the_code_is_right(alone, kernels, export, case, impl, differenced):
     wrong = export(case, impl)

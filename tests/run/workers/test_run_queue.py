@@ -73,7 +73,7 @@ def divided(asked):
         return asked, RunQueue(asked, asked.everything, 1000)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=0)
 @pytest.mark.parametrize("seed", range(4))
 def test_records_come_back_in_the_order_of_a_run_whatever_came_when(seed):
     draw = random.Random(seed)
