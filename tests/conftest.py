@@ -78,7 +78,12 @@ def pytest_collection_modifyitems(config, items):
         kept = set(items) - soak - set(optional)
         config.left_out = len(optional)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+    items[:] = sorted((item for item in items if item in kept), key=begins_late)
+
+
+def begins_late(item):
+    """Whether a test is not marked as `slow(first=True)`: one that takes a minute begins first."""
+    return not any(mark.kwargs.get("first") for mark in item.iter_markers("slow"))
 
 
 def tiers(items):

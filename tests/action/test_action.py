@@ -223,7 +223,7 @@ def test_what_the_code_prints_is_no_command(check, whose):
     assert "title=mine" not in properties
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_shards_are_joined(check, folder):
     shards = folder / "shards of"
     for i in (1, 2):

@@ -65,7 +65,7 @@ RIGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.slow(keep=8)
+@pytest.mark.slow(keep=8, rest=16)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_vjp_passes_and_one_that_is_a_thousandth_off_fails(name, dtype):

@@ -74,7 +74,7 @@ def arguments(primals):
     return primals if isinstance(primals, tuple) else (np.asarray(primals, dtype=np.float64),)
 
 
-@pytest.mark.slow(keep=10)
+@pytest.mark.slow(keep=10, rest=14)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", HARD)
 def test_a_right_gradient_passes_at_a_hard_point(name, full):
@@ -83,7 +83,7 @@ def test_a_right_gradient_passes_at_a_hard_point(name, full):
     assert found.ok or (name == "layer_norm at 1e7" and found.verdict == "inconclusive"), str(found)
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=3, rest=9)
 @pytest.mark.parametrize("name", HARD)
 def test_a_wrong_gradient_does_not(name):
     forward, vjp, primals = HARD[name]

@@ -82,7 +82,7 @@ def test_two_kinks_that_cancel_in_the_sum_are_still_two_kinks():
     assert found.verdict == "fail"
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=1)
 @pytest.mark.parametrize("slopes", [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.5, 0.5]])
 def test_a_tie_of_the_maximum_is_reported_and_not_failed(slopes):
     found = judged(np.max, slopes, [-1.0, 2.0, 2.0])
@@ -95,7 +95,7 @@ def test_a_tie_of_the_maximum_is_reported_and_not_failed(slopes):
 # ── beside a kink ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=5)
 @pytest.mark.parametrize("distance", [0.3, 1e-3, 1e-7, 1e-8, 1e-11, 1e-13, 1e-17, 1e-300])
 def test_beside_a_kink_only_the_slope_of_its_side_will_do(distance):
     x = [-2.0, distance, -distance, 1.0]

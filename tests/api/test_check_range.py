@@ -64,7 +64,7 @@ def test_a_wrong_gradient_is_seen_at_any_scale(scale):
     assert not check(mean, lambda ct, x: 1.1 * mean_vjp(ct, x), x, explain=False).ok
 
 
-@pytest.mark.slow(keep=5)
+@pytest.mark.slow(keep=5, rest=24)
 @pytest.mark.parametrize("size", [8, 64], ids=["triple", "screen"])
 @pytest.mark.parametrize("scale", [1e-6, 1e-10, 1e-20, 1e-50, 1e-80])
 @pytest.mark.parametrize("power", [1, 2, 3])

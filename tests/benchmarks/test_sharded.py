@@ -95,7 +95,7 @@ def test_a_wrong_element_of_any_worker_is_named_with_its_place():
     assert seen.check_bytes < 200_000  # extra scalars only
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=2)
 @pytest.mark.parametrize(
     ("bug", "says"),
     [

@@ -54,7 +54,7 @@ def test_its_repro_lines_work_when_they_are_pasted(demo):
         assert demo(*words, "--no-shrink").returncode == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_no_line_is_wider_than_the_terminal(run, monkeypatch):
     for width in (60, 160):
         monkeypatch.setattr("gradcheck.cli.console.width", lambda _, width=width: width)

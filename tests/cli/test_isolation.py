@@ -91,7 +91,7 @@ def test_a_loop_is_cut_off_and_the_repro_says_when(isolated):
     assert "--timeout 0.3" in result["repro"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_several_jobs_have_a_process_each(process):
     words = ("--op", "relu", "--sample", "typical", "-j", "2", "--format", "json")
     found = process("run", *words, "--impl", "deadly:CRASHES")

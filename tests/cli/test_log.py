@@ -296,7 +296,7 @@ def test_the_first_failure_ends_the_run(run, again):
     assert again("x.jsonl").code == again("x.json").code == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_several_jobs_end_at_the_same_one(there):
     one, two = (there("run", *FIRST, "--format", "jsonl", "-j", jobs) for jobs in ("1", "2"))
     assert (one.returncode, two.returncode) == (1, 1)

@@ -117,7 +117,7 @@ def test_the_list_as_json_tells_stages_and_cases(run):
     assert len(rule["cases"]) == len(SUITE.rule_cases(["adam"]))
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=4)
 @pytest.mark.parametrize("name", SUITE.models)
 def test_every_model_explains_itself(run, name):
     found = run(name, command="explain")

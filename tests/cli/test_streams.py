@@ -24,7 +24,7 @@ def noisy():
     Path("noisy.py").write_text("print('printed on import')\nfrom kernels import PRINTS, SUITE\n")
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=3, rest=5)
 @pytest.mark.parametrize("form", FORMATS)
 def test_stdout_carries_the_chosen_format_and_nothing_else(run, form):
     found = run(*PRINTS, "--format", form)
@@ -215,7 +215,7 @@ def test_progress_goes_to_a_terminal_only_and_leaves_a_clean_line(run, monkeypat
     assert shown.endswith("\r")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("isolate", [False, True])
 def test_every_result_says_where_the_code_stands_and_annotations_point_there(run, isolate):
     words = ("--op", "relu", "--sample", "typical", "--dtype", "float64", "--impl")

@@ -13,7 +13,7 @@ PAGES = sorted(
 )
 
 
-@pytest.mark.slow(rest=1)
+@pytest.mark.slow(rest=3)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_session_prints_what_its_page_shows(page: Path, tmp_path: Path) -> None:
     found = session(page.read_text(encoding="utf-8"))

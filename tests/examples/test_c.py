@@ -70,7 +70,7 @@ def disagreement(row, results):
 README = table((EXAMPLE / "README.md").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(first=True)
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make and a C compiler")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs make and a C compiler")
 def test_every_function_is_classified_as_the_readme_says(tmp_path):
@@ -79,7 +79,8 @@ def test_every_function_is_classified_as_the_readme_says(tmp_path):
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("build", "*.so"))
     report = tmp_path / "report.json"
     dtypes = [word for dtype in DTYPES for word in ("--dtype", dtype)]
-    done = gradcheck("run", "--impl", folder / "gradcheck.toml", *dtypes, "-q", "-o", report)
+    words = ("--impl", folder / "gradcheck.toml", *dtypes, "-j", "2", "-q", "-o", report)
+    done = gradcheck("run", *words)
     assert done.returncode == 1, done.stdout + done.stderr
     document = json.loads(report.read_text(encoding="utf-8"))
     assert document["footer"]["complete"]

@@ -110,7 +110,7 @@ def test_only_what_is_bound_is_blamed():
     assert [b.stages for b in blames(bound)] == [("h.0.ln_2",)]
 
 
-@pytest.mark.suite(keep=2)
+@pytest.mark.suite(keep=2, rest=5)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ["h.0.attn", "h.1.ln_1", "unembed", "h.0.residual_2"])
 def test_the_suspects_of_a_whole_backward_hold_the_guilty_stage(name, dtype):

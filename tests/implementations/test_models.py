@@ -192,7 +192,7 @@ def test_models_are_judged_in_two_dtypes(table, dtype):
 # ── gradients ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=3)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     "entry",

@@ -474,7 +474,7 @@ def test_a_table_of_peers_may_hold_modules_beside_operators(peers):
     assert binding.bind_model(other, "float64") is None
 
 
-@pytest.mark.frameworks
+@pytest.mark.frameworks(rest=17)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("model", list(SUITE.models))
 def test_pytorch_is_right_on_the_first_case_of_every_model(model, dtype):

@@ -293,7 +293,7 @@ def test_a_projection_tells_of_names_that_the_model_has_not(truth):
     assert judged.of(Part.GRADIENT)["wte"].verdict is Verdict.PASS
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_a_large_fold_that_is_wrong_fails_itself_and_blames_nobody():
     case = CASES["gpt2/default/large"]
 

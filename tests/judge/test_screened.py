@@ -136,7 +136,7 @@ def test_narrower_bars_would_be_caught(monkeypatch):
     assert not measure("softmax", range(1), sizes=(0.01,)).honest
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=4)
 @pytest.mark.parametrize("name", ORDINARY)
 def test_right_gradients_pass_and_a_doubled_element_fails(name):
     forward, vjp, primals = drawn(name, 7)

@@ -168,7 +168,7 @@ def test_an_output_that_no_case_has_is_stale_where_all_were_run(judged):
     assert partly.returncode == 0, partly.stdout  # other samples were not selected
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_the_same_under_xdist(judged):
     pytest.importorskip("xdist")
     found = judged("WRONG", KNOWN, STALE, NO_OUTPUT, words=XDIST)

@@ -41,7 +41,7 @@ def only(*ops):
     return [word for op in ops for word in ("--gradcheck-op", op)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_code_that_kills_its_process_is_a_failure_and_the_rest_goes_on(pytest_, folder):
     ops = only("tanh", "silu", "neg", "relu", "sigmoid")
     found = pytest_(*DEADLY, *ops, "--junitxml", "out.xml", "--tb=short")

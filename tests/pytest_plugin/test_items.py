@@ -139,7 +139,7 @@ def test_k_selects_by_every_part_of_the_name(pytest_, folder):
     assert "2 passed" in pytest_(*words, "test_own or relu and typical and float32").stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_what_failed_last_time_runs_again_alone(pytest_):
     basics = ("-q", "-p", "gradcheck.pytest_plugin")
     words = (*SUITE, *only("relu", "tanh"), "--gradcheck-sample", "typical")
@@ -287,7 +287,7 @@ def test_an_update_rule_is_an_item_per_sample_and_dtype(pytest_):
     assert names[2:4] == ["sgd/default/typical/float64", "sgd/default/typical/float32"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
 def test_a_manifest_is_built_once_however_many_processes_run(pytest_, folder):
     pytest.importorskip("xdist")

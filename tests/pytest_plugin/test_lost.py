@@ -75,7 +75,7 @@ def test_an_item_whose_process_is_killed_is_judged_by_another(judged, folder, ho
     assert [result["op"] for result in run["results"]].count("tanh") == 2
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_the_report_is_that_of_a_session_that_lost_nothing(judged, folder):
     words = ("--gradcheck-dtype", "float32")
     assert "1 retried" in judged("ONCE", *words, processes=1).stdout
@@ -153,7 +153,7 @@ def test_a_loss_that_is_excused_hides_no_other(judged, folder, excused):
     assert not run["footer"]["passed"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_what_was_reported_before_its_process_was_killed_is_not_run_again(judged, folder):
     (folder / "conftest.py").write_text(
         "import kernels\n"
@@ -169,7 +169,7 @@ def test_what_was_reported_before_its_process_was_killed_is_not_run_again(judged
     assert "\n3 checks passed\n" in found.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_somebody_else_s_test_is_not_run_twice(judged, folder):
     (folder / "test_own.py").write_text(
         "import os, signal\n"

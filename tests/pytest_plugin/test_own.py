@@ -158,7 +158,7 @@ def test_what_a_failure_says_to_run_can_be_pasted(pytest_, tests):
     assert f"run: pytest '{again}'" in found.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_several_processes_a_selection_and_what_failed_last(pytest_, tests):
     pytest.importorskip("xdist")
     basics = ("-q", "-p", "gradcheck.pytest_plugin")
@@ -174,7 +174,7 @@ def test_several_processes_a_selection_and_what_failed_last(pytest_, tests):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_what_is_found_can_be_written_as_a_report(pytest_, tests):
     words = ("-k", "test_wrong or test_right", "--gradcheck-report", "out.md")
     found = pytest_(*words, "--gradcheck-report", "out.json")

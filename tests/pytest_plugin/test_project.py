@@ -53,7 +53,7 @@ def items(found):
     return [line for line in found.stdout.splitlines() if line.startswith("gradcheck::")]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("table", [TABLE, "[tool.gradcheck]\nimpl = 3\n"], ids=["right", "wrong"])
 def test_a_session_that_asks_for_nothing_is_none_of_the_table_s(pytest_, project, table):
     (project(table) / "test_own.py").write_text(
@@ -66,7 +66,7 @@ def test_a_session_that_asks_for_nothing_is_none_of_the_table_s(pytest_, project
         assert (found.returncode, "1 passed" in found.stdout) == (0, True), found.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=2)
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -78,7 +78,7 @@ IMPL = {"relu": {"vjp": lambda ct, x: -ct * (x > 0)}, "tanh": {"vjp": lambda ct,
 """
 
 
-@pytest.mark.suite
+@pytest.mark.suite(rest=0)
 def test_a_real_run_obeys_it_too(tmp_path, monkeypatch, capsys):
     (tmp_path / "kernels_of_schema.py").write_text(KERNELS)
     monkeypatch.chdir(tmp_path)

@@ -44,7 +44,7 @@ def verdicts(binding, which, dtype="float64"):
     return {name: f.verdict.value for name, f in judged(binding, which, dtype).items()}
 
 
-@pytest.mark.slow(keep=5)
+@pytest.mark.slow(keep=5, rest=18)
 @pytest.mark.parametrize("level", ["frames", "jsonl"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ UNLOADABLE = {
 }
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=9)
 @pytest.mark.parametrize("lie", UNLOADABLE)
 def test_a_program_that_cannot_be_greeted_cannot_be_loaded_and_is_ended(talk, lie):
     before = at_first()

@@ -99,7 +99,7 @@ ELEMENTWISE = {
 }  # fmt: skip
 
 
-@pytest.mark.slow(keep=17)
+@pytest.mark.slow(keep=17, rest=30)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_slopes_of_functions_of_one_number(name):
     forward, x, formula = ELEMENTWISE[name]

@@ -189,7 +189,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=7)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_gradient_is_wrong(alone, folder, export, name):
     body, says = BROKEN[name]

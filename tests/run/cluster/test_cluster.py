@@ -48,7 +48,7 @@ def test_records_are_the_same_on_a_cluster_that_is_started_for_it(folder, alone,
     assert [*temporary.iterdir()] == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_a_worker_that_is_killed_loses_no_result(folder, cluster, alone):
     (folder.path / "hold").touch()
     with folder.begin(*DASK, "--scheduler", str(cluster.file), "-o", "dask.json") as run:
@@ -213,7 +213,7 @@ def test_a_scheduler_that_does_not_answer():
     assert said.endswith("start one with `dask scheduler`, and give the address that it prints")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_a_cluster_without_workers_and_one_with_a_worker_that_lacks_something(own, tmp_path):
     soon = "import gradcheck.run.cluster.client as c; c.JOIN_SECONDS = 0.5"
     said = unhappy(*DASK, "--scheduler", own.address, before=soon)
