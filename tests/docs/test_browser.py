@@ -43,6 +43,7 @@ def opened(site, browser):
     page.close()
 
 
+@pytest.mark.slow(rest=0)
 def test_pages_ask_nobody_and_report_no_error(site, opened):
     page, wrong = opened
     for name in ("index", "reference/operators/norm/rms_norm", "explanation/judgement",
