@@ -656,7 +656,7 @@ def network_jvp(us, x, w, v):
     return us[2] @ relu(z) + v @ ((us[1] @ x + w @ us[0]) * (z > 0))
 
 
-@pytest.mark.slow(keep=1, rest=2)
+@pytest.mark.slow(keep=1, rest=1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_network_with_kinks_all_around_passes(seed, dtype):

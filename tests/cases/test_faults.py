@@ -103,7 +103,7 @@ def named(truth, guilt, fault, dtype):
     return {blame.stages[0]: " ".join(blame.names) for blame in blames}
 
 
-@pytest.mark.suite(keep=1, rest=5)
+@pytest.mark.suite(keep=1, rest=4)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("fault", TRAINER, ids=lambda fault: fault.name)
 def test_the_trainers_defects_are_named(fault, dtype):

@@ -98,7 +98,7 @@ class Tags(HTMLParser):
         self.tags.append(tag)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(("op", "verdict"), [("relu", "pass"), ("abs", "crash")])
 def test_no_report_is_harmed(process, library, op, verdict):
     names = ["r.json", "r.html", "r.md", "r.xml"]
@@ -138,7 +138,7 @@ def test_ten_megabytes_in_every_call_are_cut_and_change_no_verdict(process, libr
     assert len(done.stdout) < 6000
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_the_first_line_before_a_flood_and_the_last_after_it_are_everywhere(process, library):
     names = ["r.json", "r.html", "r.md", "r.xml"]
     words = (*WHERE, *(word for name in names for word in ("-o", name)))

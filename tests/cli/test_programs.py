@@ -32,7 +32,7 @@ def manifest(folder):
     return write
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize("level", ["frames", "jsonl", "oneshot"])
 def test_a_program_is_judged(manifest, judged, level):
     found = judged("--impl", manifest(level), "--op", "tanh", "--sample", "t*", "--sample", "s*")

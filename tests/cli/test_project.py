@@ -119,7 +119,7 @@ def test_reports_and_baselines_lie_beside_the_file(run, table, folder, monkeypat
     assert Path("../report.md").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_a_baseline_is_kept_of_the_project_s_run_and_of_a_stored_one(run, table):
     table(op="relu", sample="typical", impl="kernels:WRONG", dtype="float64", contract=False)
     assert run("-o", "run.json").code == 1

@@ -30,7 +30,7 @@ def told(text):
     return [result["repro"] for result in json.loads(text)["results"]]
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow(keep=1, rest=1)
 @pytest.mark.parametrize(
     "words",
     [

@@ -36,7 +36,7 @@ def required(*globs):
     return [word for glob in globs for word in ("--require", glob)]
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=4, rest=32)
 @pytest.mark.parametrize(
     ("names", "globs", "lines"),
     [

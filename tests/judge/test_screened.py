@@ -473,7 +473,7 @@ def test_a_forward_that_refuses_steps_leaves_the_bars_infinite(at):
         assert np.all(np.abs(rest) <= found.bar[0, 30:])
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_kinks_beside_the_point_are_left_to_the_ladder():
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 64)), rng.standard_normal((64, 128)) / 8

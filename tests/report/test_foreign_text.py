@@ -189,7 +189,7 @@ def test_no_field_is_forgotten(calm):
             assert any(CALM in str(value) for value in values), f"{kind.__name__}.{name}"
 
 
-@pytest.mark.suite(keep=8, rest=112)
+@pytest.mark.suite(keep=8, rest=84)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_face_is_printable_and_bounded(pair, both, form):
     _, other = both(form)

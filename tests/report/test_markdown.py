@@ -367,7 +367,7 @@ def flood(make):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=0)
 def test_a_hundred_thousand_failures_fit_and_the_rest_is_counted(flood):
     text = summary(flood)
     assert 0.7 * SUMMARY_LIMIT < len(text.encode()) <= SUMMARY_LIMIT

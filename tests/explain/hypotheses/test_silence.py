@@ -160,7 +160,7 @@ ROWS = [
 ] + SPOILED
 
 
-@pytest.mark.slow(keep=40)
+@pytest.mark.slow(keep=40, rest=62)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1]}-{'+'.join(row[3])}")
 def test_a_defect_of_another_kind_is_left_to_others(row):
     op, output, change, rules, *where = row

@@ -268,7 +268,7 @@ def check(found, wanted):
             assert [told.label, told.says] == diagnosis
 
 
-@pytest.mark.slow(keep=14)
+@pytest.mark.slow(keep=14, rest=30)
 @pytest.mark.parametrize("name", TABLE)
 def test_a_function_of_one_case(native, judged, name):
     text, wanted = TABLE[name]

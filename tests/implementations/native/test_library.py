@@ -389,7 +389,7 @@ def test_exchanged_sizes_are_named_with_what_to_write(exchanged):
     assert "softmax/default/typical" in said
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=2, rest=3)
 @pytest.mark.parametrize(
     ("symbol", "more"),
     [

@@ -110,7 +110,7 @@ def test_a_lie_is_told_where_it_is(probed, level, lie, says):
         assert [*found] == ["`hello`"]  # nothing else can be asked
 
 
-@pytest.mark.slow
+@pytest.mark.slow(rest=1)
 @pytest.mark.parametrize(
     ("lie", "ops", "name", "says"),
     [

@@ -108,7 +108,7 @@ LIES = {
 }
 
 
-@pytest.mark.slow(keep=5)
+@pytest.mark.slow(keep=5, rest=17)
 @pytest.mark.parametrize(
     ("kind", "lie"), [(kind, lie) for kind, lies in LIES.items() for lie in lies]
 )
@@ -199,7 +199,7 @@ UNLOADABLE = {
 }
 
 
-@pytest.mark.slow(keep=2, rest=9)
+@pytest.mark.slow(keep=2, rest=6)
 @pytest.mark.parametrize("lie", UNLOADABLE)
 def test_a_program_that_cannot_be_greeted_cannot_be_loaded_and_is_ended(talk, lie):
     before = at_first()
