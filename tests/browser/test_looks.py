@@ -48,6 +48,7 @@ CONTRAST = """() => {
 }"""
 
 
+@pytest.mark.slow(rest=2)
 @pytest.mark.parametrize("name", ["failing", "several", "faulty", "outdated"])
 def test_every_text_can_be_read(visit, request, name):
     page = visit(request.getfixturevalue(name), reduced_motion="reduce")
@@ -125,6 +126,7 @@ def test_a_chosen_theme_is_not_printed(visit, failing):
     assert ink == "rgb(27, 30, 34)"
 
 
+@pytest.mark.slow(rest=2)
 @pytest.mark.parametrize("name", ["failing", "several", "faulty", "outdated", "hostile"])
 def test_no_page_is_wider_than_its_window(visit, request, name):
     page = visit(request.getfixturevalue(name))
@@ -144,6 +146,7 @@ BESIDE = """() => [...document.querySelectorAll("td.cell span")].filter((span) =
 """How many errors reach into the next cell."""
 
 
+@pytest.mark.slow(rest=4)
 @pytest.mark.parametrize("width", [360, 800, 1100, 1280])
 @pytest.mark.parametrize("name", ["failing", "several", "faulty"])
 def test_no_number_reaches_into_the_next_cell(visit, request, name, width):

@@ -54,6 +54,7 @@ def cell(page, row, column=0):
 ALL = ["rms_norm dx", "rms_norm dweight", "softmax dx", "abs dx", "exp dx"]
 
 
+@pytest.mark.slow(rest=4)
 def test_a_page_opens_without_complaint(visit, any_run):
     page = visit(any_run)
     assert page.locator("h1").is_visible()
