@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -96,7 +97,7 @@ class Small:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosedMutant:
+class DiagnosedMutant(ABC):
     """The diagnosis of one mutant; `found` are those of its failing gradients by name."""
 
     op: str
@@ -118,8 +119,9 @@ class DiagnosedMutant:
             return "none"
         return "right" if self._matches(self.first) else "wrong"
 
+    @abstractmethod
     def _matches(self, diagnosis: Diagnosis) -> bool:
-        raise NotImplementedError
+        """Whether a diagnosis names the mutant's class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ judges those of one operator, model or update rule.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -75,7 +76,7 @@ class MutationPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MutationReport(Generic[Score]):
+class MutationReport(ABC, Generic[Score]):
     """The results of a mutation run: `scores`, one or more per name.
 
     `complete` is false where the run was interrupted, or lost a process; `troubles` say so.
@@ -102,9 +103,9 @@ class MutationReport(Generic[Score]):
         return False
 
     @property
+    @abstractmethod
     def sound(self) -> bool:
         """Whether every wrong answer is rejected, and every right one passes."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from gradcheck.spec.suite import Case
 
 
-class CaseBase:
+class CaseBase(ABC):
     """A case as a test gets it, with the results of its checks."""
 
     name: str
@@ -44,9 +45,9 @@ class CaseBase:
         self._file, self._again = test.partition("::")[0], ""
 
     @property
+    @abstractmethod
     def id(self) -> str:
         """The id of the parameter, in brackets behind the test's name."""
-        raise NotImplementedError
 
     def begin(self, node: str) -> None:
         """Begin a test; `node` is its pytest id."""

@@ -6,6 +6,7 @@ Anything else that a program prints there is kept, up to a limit, and shown to t
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -65,7 +66,7 @@ class Strays:
         return shortened(text)
 
 
-class Level:
+class Level(ABC):
     """One way for messages to travel over a channel.
 
     The blocks of the next message should have about `expected` bytes, and all else of it up to
@@ -76,11 +77,13 @@ class Level:
         """Talk over `channel`; other output goes to `strays`."""
         self._channel, self._strays = channel, strays
 
+    @abstractmethod
     def send(self, header: Mapping[str, Any], blocks: Sequence[Raw], timeout: float) -> None:
-        raise NotImplementedError
+        """Send a message within `timeout` seconds."""
 
+    @abstractmethod
     def receive(self, expected: int, header: int = frames.HEADER_MAX) -> Received:
-        raise NotImplementedError
+        """Wait for the next message."""
 
 
 class Frames(Level):
