@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import failure_text, models, run_words
-from gradcheck.results import words
+from gradcheck.results import printed, words
 from gradcheck.results.case_result import CaseResult, Kind
 from gradcheck.results.finding import COMPARING_PROPERTIES, COMPUTED_IN, Blame, Finding, Part
 from gradcheck.results.verdict import SEVERITY, Verdict
@@ -219,7 +219,10 @@ def _key(result: CaseResult) -> str:
         return diagnosis.cause or _nameless(diagnosis.says, finding)
     if finding.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.MISSING):
         return ""
-    return f"{finding.verdict}: {finding.reason.replace(result.case.op, '{}')}"
+    # Exceptions may name the operator; a function that died in each is not one cause.
+    raised = finding.verdict is Verdict.ERROR
+    reason = finding.reason.replace(result.case.op, "{}") if raised else finding.reason
+    return f"{finding.verdict}: {reason}"
 
 
 def _place(result: CaseResult, blames: Mapping[Owner, Sequence[Blame]]) -> str:
@@ -260,8 +263,8 @@ class Told:
     """A cause in words, in the order of a reader's questions; empty where there is nothing.
 
     `who` is what fails and `source` where its code is; `what` is wrong with it, `sure` how far that
-    is known; `element` is a value at the telling place, `extent` how many cases fail, `run` the
-    command that repeats the telling one.
+    is known; `element` is a value at the telling place, `extent` how many cases fail, `printed` the
+    last line that the code printed, `run` the command that repeats the telling case.
     """
 
     who: str
@@ -270,6 +273,7 @@ class Told:
     sure: str
     element: str
     extent: str
+    printed: str
     run: str
 
     @property
@@ -301,6 +305,7 @@ def told(cause: Cause, *, named: bool = False) -> Told:
         sure=sure,
         element=_element(finding),
         extent=_extent(cause),
+        printed=_printed(cause),
         run=words.command(result.repro),
     )
 
@@ -309,7 +314,7 @@ def _who(cause: Cause) -> str:
     gradients, operators = cause.gradients, cause.operators
     if len(gradients) == 1:
         _, _, op, part, name = gradients[0]
-        variants = {r.case.dialect for r in cause.results} - {"default"}
+        variants = {r.case.dialect for r in cause.results} - {"default", ""}
         variant = f"/{variants.pop()}" if len(variants) == 1 else ""
         return f"{words.clean(op + variant)} · {words.subject(name, part)}"
     contract = cause.telling.finding.part is Part.CONTRACT
@@ -365,6 +370,12 @@ def _extent(cause: Cause) -> str:
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         parts.append(f"affected downstream: {few}{more}")
     return "; ".join(parts)
+
+
+def _printed(cause: Cause) -> str:
+    talker = next((r for r in cause.results if r.finding.printed.strip()), None)
+    lines = [] if talker is None else printed.lines(talker.finding.printed)
+    return words.clean(next((line for line in reversed(lines) if line.strip()), ""))
 
 
 def _otherwise(cause: Cause) -> Iterator[str]:
