@@ -170,24 +170,21 @@ def _by_cause(
     failing: Iterable[CaseResult], blames: Mapping[Owner, Sequence[Blame]]
 ) -> list[list[CaseResult]]:
     """Failures that share a cause; what is known of no failure joins its gradient's main cause."""
-    by_gradient: dict[Gradient, list[CaseResult]] = defaultdict(list)
-    for result in failing:
-        by_gradient[_gradient(result)].append(result)
+    by_gradient: dict[Gradient, list[tuple[CaseResult, str]]] = defaultdict(list)
     spread: dict[tuple[str, str], set[Gradient]] = defaultdict(set)
-    for gradient, results in by_gradient.items():
-        for result in results:
-            if key := _key(result) or _place(result, blames):
-                spread[gradient[0], key].add(gradient)
+    for result in failing:
+        gradient, key = _gradient(result), _key(result) or _place(result, blames)
+        by_gradient[gradient].append((result, key))
+        spread[gradient[0], key].add(gradient)
     narrow = _narrow_types(spread)
     found: dict[object, list[CaseResult]] = defaultdict(list)
     for gradient, results in by_gradient.items():
         implementation = gradient[0]
-        keys = [narrow.get(implementation, key) if _rounds(r) else key
-                for r in results for key in [_key(r) or _place(r, blames)]]  # fmt: skip
-        shared = {key for key in keys if len(spread[implementation, key]) > 1}
+        keys = [narrow.get(implementation, key) if _rounds(r) else key for r, key in results]
+        shared = {key for key in keys if key and len(spread[implementation, key]) > 1}
         known = Counter(key for key in keys if key).most_common(1)
         main = known[0][0] if known else ""
-        for result, key in zip(results, keys, strict=True):
+        for (result, _), key in zip(results, keys, strict=True):
             own = key if key in shared else main
             found[(implementation, own) if own in shared else gradient].append(result)
     return [*found.values()]
