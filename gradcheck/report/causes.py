@@ -26,6 +26,8 @@ TYPICAL: Final = "typical"
 """The sample of ordinary values, which shows a failure best."""
 LAYER: Final = re.compile(r"(\d+)")
 """What tells stages of one kind apart."""
+COMPARED: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.INCONCLUSIVE)
+"""Verdicts on a gradient that was computed; all others say why there is none."""
 MAX_NAMED: Final = 3
 """Operators that the words for a cause name."""
 
@@ -209,16 +211,16 @@ def _by_cause(
     failing: Iterable[CaseResult], blames: Mapping[Owner, Sequence[Blame]]
 ) -> list[list[CaseResult]]:
     """Failures that share a cause; what is known of no failure joins its gradient's main cause."""
-    by_gradient: dict[Gradient, list[tuple[CaseResult, str]]] = defaultdict(list)
+    by_gradient: dict[tuple[Gradient, bool], list[tuple[CaseResult, str]]] = defaultdict(list)
     spread: dict[tuple[str, str], set[Gradient]] = defaultdict(set)
     for result in failing:
         gradient, key = _gradient(result), _key(result) or _place(result, blames)
-        by_gradient[gradient].append((result, key))
+        by_gradient[gradient, result.finding.verdict in COMPARED].append((result, key))
         spread[gradient[0], key].add(gradient)
     narrow = _narrow_types(spread)
     found: dict[object, list[CaseResult]] = defaultdict(list)
     for gradient, results in by_gradient.items():
-        implementation = gradient[0]
+        implementation = gradient[0][0]
         keys = [narrow.get(implementation, key) if _rounds(r) else key for r, key in results]
         shared = {key for key in keys if key and len(spread[implementation, key]) > 1}
         known = Counter(key for key in keys if key).most_common(1)
@@ -253,7 +255,7 @@ def _key(result: CaseResult) -> str:
         if finding.part is Part.CONTRACT:
             return f"{finding.name}: {diagnosis.says}"
         return diagnosis.cause or _nameless(diagnosis.says, finding)
-    if finding.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.MISSING):
+    if finding.verdict in COMPARED:
         return ""
     # Exceptions may name the operator; a function that died in each is not one cause.
     raised = finding.verdict is Verdict.ERROR
