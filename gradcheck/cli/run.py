@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.cli import console
 from gradcheck.cli.gate import baseline_of, held, requiring
 from gradcheck.cli.progress import LogWriter, Progress
-from gradcheck.cli.project_defaults import check_executor, choice, settle, suite_of
+from gradcheck.cli.project_defaults import (
+    check_executor,
+    choice,
+    implementations_of,
+    settle,
+    suite_of,
+)
 from gradcheck.cli.reports import Target, check_folder, check_format, publish_run, targets_of
 from gradcheck.errors import UnknownNameError
 from gradcheck.results.ci_safe import heard
@@ -61,14 +67,14 @@ def plan_of(arguments: argparse.Namespace, *, build: bool = True) -> Plan:
     Raises:
         UsageError, LoadError: the flags contradict each other, or something cannot be loaded.
     """
-    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
+    suite = suite_of(arguments.suite)
+    implementations = implementations_of(arguments, suite)
     dtypes, model_dtypes = all_dtypes_of(
         arguments.dtype,
         operators=bool(arguments.op or arguments.rule) or not arguments.model,
         models=bool(arguments.model),
         certify="reference" in implementations,
     )
-    suite = suite_of(arguments.suite)
     chosen = choice(arguments).cases(suite)
     options = {o.plan: getattr(arguments, o.dest, o.initial) for o in OPTIONS if o.plan}
     options["convention"] = convention_of(arguments.convention, suite)
