@@ -66,6 +66,7 @@ EXAMPLES: Final[Mapping[str, Rows]] = {
     "init": (
         ("gradcheck init --lib build/libk.so", "from a library"),
         ("gradcheck init --lib build/libk.so --header k.h", "with its prototypes"),
+        ("gradcheck init --kind python --op layer_norm", "an empty kernel; --op '*': all"),
         ("gradcheck init --kind process", "for a program in any language"),
         ("gradcheck init --ci github --impl gradcheck.toml", "a workflow"),
     ),

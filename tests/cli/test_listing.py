@@ -18,7 +18,7 @@ def test_the_list_names_every_operator_and_counts_the_cases(run):
     assert (found.code, found.err) == (0, "")
     named = [line.split(" ")[0] for line in found.out.splitlines()]
     assert [name for name in named if name in SUITE.operators] == list(SUITE.operators)
-    total = f"{len(SUITE)} operators, {len(SUITE.cases())} cases (operator × dialect × sample)"
+    total = f"{len(SUITE)} operators, {len(SUITE.cases()):,} cases (operator × variant × sample)"
     assert f"\nsuite builtin {SUITE.version}: {total}\n" in found.out
 
 
