@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.returned import broken
-from gradcheck.implementations.user_functions import Differentiated, accepted, entry_of, peers
+from gradcheck.implementations.user_functions import (
+    Differentiated,
+    accepted,
+    argument_names,
+    entry_of,
+    peers,
+)
 from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case
@@ -75,6 +81,11 @@ class JaxOp(Differentiated):
     options: Mapping[str, Any] = field(default_factory=dict)
     fused: bool = False
     made: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Those of the function."""
+        return argument_names(self.function)
 
     @property
     def code(self) -> Callable[..., Any]:
