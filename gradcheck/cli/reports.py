@@ -143,14 +143,19 @@ def publish_run(
     Returns:
         The exit code.
     """
-    saved = [written, *(save(path, report.pieces(found, form)) for path, form in targets)]
+    slowest = getattr(arguments, "durations", None) or 0
+    times = bool(slowest)
+    saved = [
+        written,
+        *(save(path, report.pieces(found, form, times=times)) for path, form in targets),
+    ]
     how = page_options(arguments)
     if arguments.format == "terminal" and terminal is not None:
         text = terminal(**how)
     else:
         # -q goes before the -v of a project
         verbosity = -1 if arguments.quiet else int(arguments.verbose)
-        text = report.render(found, arguments.format, **how, verbosity=verbosity)
+        text = report.render(found, arguments.format, **how, verbosity=verbosity, durations=slowest)
     if arguments.format != "terminal":  # which shows them itself
         wrong = found.gate.problems if found.gate is not None else ()
         for line in (*found.troubles, *(problem.text for problem in wrong), *found.unmet):
