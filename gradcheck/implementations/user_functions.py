@@ -201,14 +201,15 @@ def argument_names(function: Any) -> tuple[str, ...]:
     own = _member(function, "__self__")
     if isinstance(own, Differentiated):
         return own.arguments
-    if isinstance(own, type) and hasattr(own, "forward") and function.__name__ == "apply":
-        function = own
-    if not isinstance(function, FunctionType | MethodType):
+    if isinstance(own, type) and _member(function, "__name__") == "apply":
+        own = _member(own, "forward")
+        function = own if callable(own) else function
+    elif not isinstance(function, FunctionType | MethodType):
         inner = _member(function, "forward")
         function = inner if callable(inner) else function
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001  code of the user's answers, or there is no signature
         return _documented(function)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = tuple(p.name for p in parameters if p.kind in kinds)

@@ -70,7 +70,7 @@ def test_the_object_is_named():
         forward, vjp = staticmethod(product), staticmethod(wrong)
 
     for op in (Product, Product()):
-        assert str(check(op, X, W, explain=False)).startswith("FAIL Product, float64: dx: ")
+        assert str(check(op, X, W, explain=False)).startswith("FAIL Product")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_pytorch_differentiates_is_one_object():
     assert check(Product, X, W).ok
     found = check(Wrong, X, W)
     assert {f.name: f.verdict.value for f in found.findings} == {"left": "fail", "right": "pass"}
-    assert str(found).startswith("FAIL Wrong, float64: dleft: ")
+    assert str(found).startswith("FAIL Wrong")
     assert check(torch.nn.Tanh(), X).ok
     assert check(torch.sigmoid, X).ok
     with pytest.raises(LoadError, match="give it an instance"):

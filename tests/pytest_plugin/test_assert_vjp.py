@@ -15,7 +15,7 @@ def swish_vjp(ct, x):
 X = np.random.default_rng(0).normal(size=(3, 4))
 """
 TESTS = {
-    "wrong": ("swish, swish_vjp, X", "AssertionError: FAIL swish_vjp, float64: dx: "),
+    "wrong": ("swish, swish_vjp, X", "AssertionError: FAIL swish_vjp"),
     "text": ("swish, swish_vjp, 'a'", "gradcheck.errors.UsageError: primal 0 is <U1: "),
     "keyword": ("swish, swish_vjp, X, eps=1", "TypeError: assert_vjp() got an unexpected keyword"),
     "half": ("swish, X", "gradcheck.errors.UsageError: swish, a function, does not have both"),
