@@ -55,8 +55,9 @@ def test_a_suite_of_the_users_own_is_explained_too(run):
     assert "defined in kernels" in found.out
 
 
-def test_the_version_is_the_packages(capsys):
-    assert main(["--version"]) == 0
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_the_packages(capsys, flag):
+    assert main([flag]) == 0
     assert capsys.readouterr().out == f"gradcheck {gradcheck.__version__}\n"
 
 
