@@ -209,6 +209,23 @@ def test_every_case_is_shown_and_a_line_can_be_had(run):
 
 
 @pytest.mark.slow
+def test_a_quiet_run_shows_its_failures_alone(run):
+    words = ("--op", "tanh", "--sample", "typical", "--dtype", "float64", "--no-contract", "-q")
+    passing = run("--impl", "kernels:RIGHT", *words)
+    assert passing.code == 0
+    assert [line.split(" ")[:2] for line in passing.out.splitlines()] == [["RESULT", "pass"]]
+    words = (*RELU, "--no-contract", "-v", "-q")  # -q goes before -v
+    failing = run(*words)
+    *lines, last = failing.out.splitlines()
+    assert (failing.code, failing.err) == (1, "")
+    assert last.startswith("RESULT fail ")
+    assert lines
+    assert all(line.startswith("relu/default/") and " FAIL " in line for line in lines)
+    assert failing.out == run(*RELU, "--no-contract", "--format", "concise").out
+    assert run(*words, "--format", "json").out.startswith("{")  # as asked for
+
+
+@pytest.mark.slow
 def test_what_was_loaded_is_said_and_quietly_not(run):
     assert "\nloaded kernels:WRONG: 2 operators, float64; 2 of 2 answered\n" in run(*RELU).out
     assert "loaded" not in run(*RELU, "-q").out
