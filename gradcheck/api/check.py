@@ -23,6 +23,7 @@ from gradcheck.numerics.arrays import Array, is_float
 from gradcheck.numerics.time_budget import Watch
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict, worst
+from gradcheck.results.words import share
 from gradcheck.spec.operator import Slack
 
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -350,10 +351,10 @@ def _as_primal(value: Any, index: int) -> Array:
 
 
 def _refuse_infinite(array: Array, index: int) -> None:
-    strange = array.size - np.count_nonzero(np.isfinite(array))
+    strange = array.size - int(np.count_nonzero(np.isfinite(array)))
     if strange:
         raise UsageError(
-            f"primal {index} has {strange} of {array.size} elements that are infinite or NaN: no "
+            f"primal {index}: {share(strange, array.size, 'element')} infinite or NaN: no "
             "derivative is defined there; pass finite ones, and a constant (a mask, a limit) in "
             "attrs"
         )

@@ -24,6 +24,7 @@ from gradcheck.errors import UnknownNameError
 from gradcheck.results.ci_safe import heard
 from gradcheck.results.run import Run
 from gradcheck.results.stored import last_failed
+from gradcheck.results.words import plural
 from gradcheck.run import execute as running
 from gradcheck.run.options import OPTIONS
 from gradcheck.run.plan import LoadedPlan, Plan
@@ -131,9 +132,9 @@ def _failed(plan: Plan) -> Plan:
     total = len(plan.everything)
     narrow = replace(plan, only=only)
     if not narrow.everything:
-        console.say(f"--lf: nothing of this failed last time; all {total:,} cases are run")
+        console.say(f"--lf: nothing of this failed last time; running {plural(total, 'case')}")
         return plan
-    console.say(f"--lf: {len(narrow.everything):,} of {total:,} cases failed last time")
+    console.say(f"--lf: {len(narrow.everything):,} of {plural(total, 'case')} failed last time")
     return narrow
 
 
@@ -187,7 +188,8 @@ def _kept(ready: LoadedPlan, found: Run, folder: Path) -> bool:
     if not wanted(found):
         return True
     kept = keep(ready, found, folder)
-    text = f"--keep-artifacts {folder}: {kept.files:,} of {kept.of:,} failing gradients are there"
+    of = plural(kept.of, "failing gradient")
+    text = f"--keep-artifacts {folder}: {kept.files:,} of {of} written"
     if kept.trouble:
         text += f": {kept.trouble}; what was judged is in the reports"
     elif kept.files < kept.of:

@@ -23,6 +23,7 @@ from gradcheck.implementations.user_functions import (
 )
 from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import plural
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
@@ -182,7 +183,9 @@ class JaxOp(Differentiated):
             out, pull = jax.vjp(of_chosen, *(primals[i] for i in chosen))
             outputs = self._outputs(jax, "vjp", out, primals)
             if len(outputs) != len(cts):
-                raise broken("vjp", f"{self.name} returned {len(outputs)} outputs, not {len(cts)}")
+                raise broken(
+                    "vjp", f"{self.name} returned {plural(len(outputs), 'output')}, not {len(cts)}"
+                )
             return out, pull(jax.tree.unflatten(jax.tree.structure(out), cts))
 
         return self._made(("vjp", *chosen, attrs), lambda: pulled)

@@ -17,6 +17,7 @@ from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.returned import Missing, broken, overwrites
 from gradcheck.implementations.user_functions import Differentiated, accepted, argument_names
 from gradcheck.numerics.arrays import Attrs, dtype_named, is_float
+from gradcheck.results.words import plural
 
 Array = NDArray[Any]
 
@@ -325,7 +326,9 @@ class TorchOp(Differentiated):
         """By primal, an array or what says why there is none."""
         cts = ct if isinstance(ct, tuple) else (ct,)
         if len(cts) != len(outputs):
-            raise broken("vjp", f"{self.name} returned {len(outputs)} outputs, not {len(cts)}")
+            raise broken(
+                "vjp", f"{self.name} returned {plural(len(outputs), 'output')}, not {len(cts)}"
+            )
         given = [tensor_of(torch, c, self.device) for c in cts]
         pairs = [(o, c) for o, c in zip(outputs, given, strict=True) if o.requires_grad]
         found: Sequence[Any] = [None] * len(leaves)

@@ -244,7 +244,7 @@ def _explained_model(suite: Suite, model: ModelSpec, width: int) -> list[str]:
         _merged_dialects(model.dialects, width),
         section(SIZES, [(s.name, _sample(s)) for s in model.sizes], width),
         section(
-            f"{len(program.params)} parameters, their shapes {at}",
+            f"{plural(len(program.params), 'parameter')}, with shapes {at}",
             [(n, _parameter(n, array, program)) for n, array in case.params.items()],
             width,
         ),
@@ -253,7 +253,7 @@ def _explained_model(suite: Suite, model: ModelSpec, width: int) -> list[str]:
         inputs = [(n, _input(array)) for n, array in case.inputs.items()]
         parts.append(section(f"inputs {at}: data, without gradients", inputs, width))
     stages = [(stage.name, stage_line(stage)) for stage in program.stages]
-    title = f"{len(stages)} stages {at}; the loss is {program.loss}"
+    title = f"{plural(len(stages), 'stage')} {at}; the loss is {program.loss}"
     return [*parts, section(title, stages, width)]
 
 

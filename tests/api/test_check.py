@@ -398,7 +398,7 @@ def test_a_result_prints_as_a_table_with_the_answer_first():
     text = str(found)
     first, *lines = text.splitlines()
     assert first == "FAIL my_vjp, float64: dy: scale: dy is twice the right value"
-    assert "  reason: 9 of 9 elements are outside their bound" in lines
+    assert "  reason: 9 of 9 elements are outside the tolerance" in lines
     assert re.search(r"dx +PASS", text)
     assert re.search(r"dy +FAIL", text)
 
@@ -426,7 +426,7 @@ def test_an_assertion_carries_the_failure_and_a_pass_returns_nothing():
     text = str(caught.value)
     assert text == str(check(np.tanh, doubled, X))
     assert "FAIL doubled" in text
-    assert "9 of 9 elements are outside their bound" in text
+    assert "9 of 9 elements are outside the tolerance" in text
 
 
 def test_what_is_not_a_pass_fails_the_assertion():
