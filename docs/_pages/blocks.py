@@ -1,4 +1,4 @@
-"""Code blocks, tables and formulas of a page: copy buttons, scrolling by keys, verdicts in colour."""
+"""Code blocks, tables and formulas of a page: copying, scrolling by keys, colours."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ VERDICT: Final = re.compile(r"\b(" + "|".join(word.upper() for word in [*Verdict
 
 
 def commands(block: str) -> str:
-    """The commands of a highlighted console block, one a line; empty for other blocks.
+    r"""The commands of a highlighted console block, one a line; empty for other blocks.
 
-    >>> commands('<span class="gp">$ </span>ls a\\n<span class="go">b</span>')
+    >>> commands('<span class="gp">$ </span>ls a\n<span class="go">b</span>')
     'ls a'
     """
     if not PROMPT.search(block):

@@ -6,7 +6,7 @@ blocks = pytest.importorskip("_pages.blocks")
 
 CONSOLE = (
     '<span class="gp">$ </span>gcc<span class="w"> </span>-o<span class="w"> </span>a.so '
-    '<span class="se">\\\n</span>  a.c<span class="w"> </span><span class="p">&amp;&amp;</span> ls\n'
+    '<span class="se">\\\n</span>  a.c<span class="w"> </span>&amp;&amp; ls\n'
     '<span class="go">FAIL dx, as a PASSENGER $ 5</span>\n\n<span class="gp">$ </span>python'
 )
 
