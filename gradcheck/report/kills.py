@@ -78,10 +78,10 @@ UNSEEN: Final = ("partly", "blind")
 """Kinds of an impostor that passes for the truth somewhere."""
 MEANS: Final = {
     "rejected": "rejected",
-    "partly": "rejected by some checks, invisible to others",
-    "blind": "invisible",
-    "tolerated": "off by less than the dtype is allowed",
-    "equal": "nowhere different from the truth here",
+    "partly": "rejected by some checks, not detected by others",
+    "blind": "not detected",
+    "tolerated": "within the tolerance of the dtype",
+    "equal": "equal to the right gradient here",
 }
 
 
@@ -139,7 +139,7 @@ def _mark(name: str, results: list[CaseResult]) -> Mark:
     whose = ", ".join(f"{words.gradient(r.finding.name)} in {words.clean(r.case.dtype)}"
                       for r in blind)  # fmt: skip
     glyph, tone = MARKS[kind]
-    says = f"{words.clean(name)}: {MEANS[kind]}" + (f": to the check of {whose}" if whose else "")
+    says = f"{words.clean(name)}: {MEANS[kind]}" + (f" by the check of {whose}" if whose else "")
     return Mark(kind=kind, glyph=glyph, tone=tone, says=says)
 
 

@@ -10,7 +10,7 @@ from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
-TAG = re.compile(r"</?(?:details|summary|b)>")
+TAG = re.compile("</?(?:details|summary|b|code)>")
 BARE = re.compile(r"(?<!\\)\|")
 
 
@@ -124,11 +124,11 @@ def test_gaps_problems_and_an_early_end_are_told(make):
 def test_hostile_text_stays_text(hostile):
     lines = outside_fences(render(hostile))
     for line in lines:
-        assert not re.search("[<>]", TAG.sub("", line.removeprefix("> "))), line
+        bare = TAG.sub("", line.removeprefix("> "))
         if not line.startswith("<details>"):  # in HTML, no markdown is read
-            bare = re.sub(r"\\.", "", re.sub(r"`[\w./,\[\] -]+`", "", line))
-            assert "`" not in bare, line
-            assert "[" not in bare.replace("\\[", ""), line
+            bare = re.sub(r"\\.|`[^`|]+`", "", bare)
+            assert not re.search(r"[`\[]", bare), line
+        assert not re.search("[<>]", bare), line
     assert "\x1b" not in "".join(lines)
 
 
