@@ -120,18 +120,13 @@ def render(
     return "".join(_rendered(run, format, **options))
 
 
-def pieces(run: Run, format: str, *, times: bool = False) -> Iterable[str]:
+def pieces(run: Run, format: str) -> Iterable[str]:
     """The report of `run` as `render` gives it, in pieces where it is as long as the run.
-
-    Args:
-        run: what happened.
-        format: one of `FORMATS`.
-        times: write how long each case took (JUnit only).
 
     Raises:
         UsageError: the format is unknown.
     """
-    return _rendered(run, format, **({"times": times} if format == "junit" else {}))
+    return _rendered(run, format)
 
 
 def _rendered(run: Run, format: str, **options: Any) -> Iterable[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import failure_text, models, run_words
-from gradcheck.results import words
+from gradcheck.results import printed, words
 from gradcheck.results.case_result import CaseResult, Kind
 from gradcheck.results.finding import COMPARING_PROPERTIES, COMPUTED_IN, Blame, Finding, Part
 from gradcheck.results.verdict import SEVERITY, Verdict
@@ -170,24 +170,21 @@ def _by_cause(
     failing: Iterable[CaseResult], blames: Mapping[Owner, Sequence[Blame]]
 ) -> list[list[CaseResult]]:
     """Failures that share a cause; what is known of no failure joins its gradient's main cause."""
-    by_gradient: dict[Gradient, list[CaseResult]] = defaultdict(list)
-    for result in failing:
-        by_gradient[_gradient(result)].append(result)
+    by_gradient: dict[Gradient, list[tuple[CaseResult, str]]] = defaultdict(list)
     spread: dict[tuple[str, str], set[Gradient]] = defaultdict(set)
-    for gradient, results in by_gradient.items():
-        for result in results:
-            if key := _key(result) or _place(result, blames):
-                spread[gradient[0], key].add(gradient)
+    for result in failing:
+        gradient, key = _gradient(result), _key(result) or _place(result, blames)
+        by_gradient[gradient].append((result, key))
+        spread[gradient[0], key].add(gradient)
     narrow = _narrow_types(spread)
     found: dict[object, list[CaseResult]] = defaultdict(list)
     for gradient, results in by_gradient.items():
         implementation = gradient[0]
-        keys = [narrow.get(implementation, key) if _rounds(r) else key
-                for r in results for key in [_key(r) or _place(r, blames)]]  # fmt: skip
-        shared = {key for key in keys if len(spread[implementation, key]) > 1}
+        keys = [narrow.get(implementation, key) if _rounds(r) else key for r, key in results]
+        shared = {key for key in keys if key and len(spread[implementation, key]) > 1}
         known = Counter(key for key in keys if key).most_common(1)
         main = known[0][0] if known else ""
-        for result, key in zip(results, keys, strict=True):
+        for (result, _), key in zip(results, keys, strict=True):
             own = key if key in shared else main
             found[(implementation, own) if own in shared else gradient].append(result)
     return [*found.values()]
@@ -219,7 +216,10 @@ def _key(result: CaseResult) -> str:
         return diagnosis.cause or _nameless(diagnosis.says, finding)
     if finding.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.MISSING):
         return ""
-    return f"{finding.verdict}: {finding.reason.replace(result.case.op, '{}')}"
+    # Exceptions may name the operator; a function that died in each is not one cause.
+    raised = finding.verdict is Verdict.ERROR
+    reason = finding.reason.replace(result.case.op, "{}") if raised else finding.reason
+    return f"{finding.verdict}: {reason}"
 
 
 def _place(result: CaseResult, blames: Mapping[Owner, Sequence[Blame]]) -> str:
@@ -260,8 +260,8 @@ class Told:
     """A cause in words, in the order of a reader's questions; empty where there is nothing.
 
     `who` is what fails and `source` where its code is; `what` is wrong with it, `sure` how far that
-    is known; `element` is a value at the telling place, `extent` how many cases fail, `run` the
-    command that repeats the telling one.
+    is known; `element` is a value at the telling place, `extent` how many cases fail, `printed` the
+    last line that the code printed, `run` the command that repeats the telling case.
     """
 
     who: str
@@ -270,6 +270,7 @@ class Told:
     sure: str
     element: str
     extent: str
+    printed: str
     run: str
 
     @property
@@ -301,6 +302,7 @@ def told(cause: Cause, *, named: bool = False) -> Told:
         sure=sure,
         element=_element(finding),
         extent=_extent(cause),
+        printed=_printed(cause),
         run=words.command(result.repro),
     )
 
@@ -309,7 +311,7 @@ def _who(cause: Cause) -> str:
     gradients, operators = cause.gradients, cause.operators
     if len(gradients) == 1:
         _, _, op, part, name = gradients[0]
-        variants = {r.case.dialect for r in cause.results} - {"default"}
+        variants = {r.case.dialect for r in cause.results} - {"default", ""}
         variant = f"/{variants.pop()}" if len(variants) == 1 else ""
         return f"{words.clean(op + variant)} · {words.subject(name, part)}"
     contract = cause.telling.finding.part is Part.CONTRACT
@@ -365,6 +367,12 @@ def _extent(cause: Cause) -> str:
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         parts.append(f"affected downstream: {few}{more}")
     return "; ".join(parts)
+
+
+def _printed(cause: Cause) -> str:
+    talker = next((r for r in cause.results if r.finding.printed.strip()), None)
+    lines = [] if talker is None else printed.lines(talker.finding.printed)
+    return words.clean(next((line for line in reversed(lines) if line.strip()), ""))
 
 
 def _otherwise(cause: Cause) -> Iterator[str]:

@@ -4,14 +4,13 @@ FAIL and MISSING are failures; what kept a check from being made (CRASH, INCONCL
 error; UNSUPPORTED, UNBOUND and SKIP are skipped, and so is what a baseline knows (XFAIL); a
 listed failure that passes (XPASS) is a failure. Whatever else closes the gate, such as an
 implementation that does not load, is an error in a testsuite of its own, so that the file is
-green exactly if the run passed. Times are written on demand only: otherwise equal results give
-equal bytes.
+green exactly if the run passed. Times are written if the run has them (`--durations`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -27,8 +26,8 @@ BARE: Final = (Breach.STALE, Breach.EXPIRED, Breach.UNSUPPORTED)
 FAILURES: Final = (Verdict.FAIL, Verdict.MISSING)
 
 
-def render(run: Run, *, times: bool = False) -> str:
-    """The run as XML; with `times`, each case's seconds are shared by its results."""
+def render(run: Run) -> str:
+    """The run as XML; the seconds of a case are shared by its results."""
     root = ET.Element("testsuites", name="gradcheck", time="0")
     blames = {
         _case(result): result.finding.blames for result in run.results if result.finding.blames
@@ -44,8 +43,8 @@ def render(run: Run, *, times: bool = False) -> str:
             case = ET.SubElement(suite, "testcase", name=name, classname="gradcheck", time="0")
             ET.SubElement(case, "error", type="run", message=message).text = message
     _count(root)
-    if times and run.timing is not None:
-        _time(root, run)
+    if run.timing is not None:
+        _time(root, run, run.timing.cases)
     ET.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
 
@@ -133,8 +132,7 @@ def _troubles(run: Run) -> list[tuple[str, str]]:
     return found
 
 
-def _time(root: ET.Element, run: Run) -> None:
-    taken = dict(run.timing.cases) if run.timing is not None else {}
+def _time(root: ET.Element, run: Run, taken: Mapping[str, float]) -> None:
     shares = Counter(r.case.name.rpartition("/")[0] for r in run.results)
     seconds = [
         taken.get(name, 0.0) / shares[name]

@@ -284,6 +284,8 @@ class _Page(Page):
         *whole, last = self.wrap(said.sentence, "  ", "  ")[:room]
         rest = " ".join([said.sentence]).split()[len(" ".join([*whole, last]).split()) :]
         lines += [*whole, clip_end(" ".join([last, *rest]), self.width), *facts]
+        if said.printed and len(lines) < CAUSE_LINES - 1:
+            lines.append(clip_end(f"  printed: {said.printed}", self.width))
         if said.run:
             lines.append(f"  run: {said.run}")  # to be copied: never broken
         return lines
