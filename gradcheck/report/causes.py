@@ -307,6 +307,20 @@ def told(cause: Cause, *, named: bool = False) -> Told:
     )
 
 
+def brief(result: CaseResult) -> list[str]:
+    """One failure in a few lines: where, what is wrong, a value, and how many elements fail."""
+    finding = result.finding
+    said = told(Cause(results=(result,), consequences=(), asked=1))
+    who = words.title(result) if result.case.sample else f"{said.who}, {result.case.dtype}"
+    where = f" ({said.source})" if said.source else ""
+    lines = [f"{words.word(finding.verdict)} {who}{where}"]
+    lines += [f"  {said.sentence}"] if said.what else []
+    if said.element:
+        count = f"; {finding.failed:,} of {words.plural(finding.compared, 'element')} fail"
+        lines.append(f"  {said.element}{count * bool(finding.failed)}")
+    return [*lines, *([f"  run: {said.run}"] if said.run else [])]
+
+
 def _who(cause: Cause) -> str:
     gradients, operators = cause.gradients, cause.operators
     if len(gradients) == 1:

@@ -29,7 +29,7 @@ def table(subject: str, dtype: str, findings: Sequence[Finding], *, details: boo
     ranked = sorted(findings, key=lambda finding: SEVERITY.index(finding.verdict))
     verdict = worst(finding.verdict for finding in findings)
     told = [finding for finding in ranked if finding.reason or finding.diagnosis]
-    block = _detailed if details else _brief
+    block = _detailed if details else causes.brief
     blocks = [block(_result(subject, dtype, f)) for f in told[: None if details else BLOCKS]]
     if len(told) > len(blocks):
         blocks.append([f"… and {words.plural(len(told) - BLOCKS, 'more gradient')}: details()"])
@@ -65,19 +65,6 @@ def _lone(finding: Finding) -> str:
     if least is None:
         return ""
     return f"{least:.0e}" if least < 1 else f"{words.number(least, 2)} ×"
-
-
-def _brief(result: CaseResult) -> list[str]:
-    """What is wrong, and one value that shows it."""
-    finding = result.finding
-    said = causes.told(causes.Cause(results=(result,), consequences=(), asked=1))
-    where = f" ({said.source})" if said.source else ""
-    lines = [f"{words.word(finding.verdict)} {said.who}, {result.case.dtype}{where}"]
-    lines += [f"  {said.sentence}"] if said.what else []
-    if said.element:
-        count = f"{finding.failed:,} of {words.plural(finding.compared, 'element')} fail"
-        lines.append(f"  {said.element}{f'; {count}' if finding.failed else ''}")
-    return lines
 
 
 def _detailed(result: CaseResult) -> list[str]:
