@@ -63,9 +63,11 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
     _gate(page, run, in_markdown)
     found_causes = causes.causes(run)
     named = _is_several(run)
+    page.until(0.4)
     page.add_all((_cause(cause, named) for cause in found_causes), "cause", len(found_causes))
     for text in _blame(run):
         page.add(text, "accusation")
+    page.until(1.0)
     found = outline.tables(run)
     named = outline.are_named(run, found)
     for table in found:

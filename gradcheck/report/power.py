@@ -90,6 +90,14 @@ def _row(name: str, scores: Sequence[Score]) -> list[str]:
 
 
 def _problems(power: Power) -> Iterator[str]:
+    yield from _troubles(power)
+    for found, trial in power.survivors:
+        yield f"{found.op}/{trial.what} survives: {_advice(trial)}"
+    yield from _mistakes(power)
+
+
+def _troubles(power: Power) -> Iterator[str]:
+    """What could not be tried, right VJPs that fail, and samples that reject nothing."""
     yield from power.troubles
     for found in power.scores:
         yield from found.troubles
@@ -101,11 +109,13 @@ def _problems(power: Power) -> Iterator[str]:
             f"{case}: this sample rejects nothing; change its values or remove it"
             for case in found.useless
         )
-    for found, trial in power.survivors:
-        yield f"{found.op}/{trial.what} survives: {_advice(trial)}"
+
+
+def _mistakes(power: Power) -> Iterator[str]:
+    """Mutants that are declared otherwise than they are."""
     for found, trial in power.refuted:
         yield (
-            f"{found.op}/{trial.what}: it is said to be equivalent ({trial.equivalent}), but "
+            f"{found.op}/{trial.what}: it is declared equivalent ({trial.equivalent}), but "
             f"{found.cheapest(trial)} rejects it; name that sample in `killer` instead"
         )
     for found, trial in power.misnamed:
@@ -340,8 +350,6 @@ def _page(power: Power) -> power_html.PowerPage:
         _scored("generic wrong gradients", impostors),
     ]
     sections = tuple(_section(found) for found in power.scores)
-    survivors = {f"{found.op}/{trial.what} survives" for found, trial in power.survivors}
-    problems = (clean(problem) for problem in _problems(power))
     killed, wrong = (sum(getattr(s, part) for s in scores) for part in ("part", "of"))
     headline = f"all {wrong:,} wrong gradients are rejected"
     if killed < wrong:
@@ -360,7 +368,7 @@ def _page(power: Power) -> power_html.PowerPage:
             ),
         ),
         sections=sections,
-        problems=tuple(p for p in problems if p.partition(":")[0] not in survivors),
+        problems=tuple(map(clean, (*_troubles(power), *_mistakes(power)))),
         grids=(_grid(power),) if mutants else (),
         summary=summary(power),
     )

@@ -106,7 +106,7 @@ def _section(found: Sequence[Kills]) -> power_html.Section:
 
 def _mutant(found: Kills) -> power_html.Mutant:
     mutant = found.mutant
-    remedy = f"`{mutant.killer}` does not reject it; change that sample, or name one that does"
+    remedy = f"It is not rejected by `{mutant.killer}`; change that sample, or name one that does"
     return power_html.Mutant(
         name=clean(mutant.name),
         state="rejected" if found.as_said else "survived",
