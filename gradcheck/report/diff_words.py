@@ -158,7 +158,7 @@ def by_verdict(diff: Diff) -> str:
     """That baselines play no part; empty where there are none."""
     if diff.old.run.gate is None and diff.new.run.gate is None:
         return ""
-    return "Compared by verdict: a failure that a baseline knows (XFAIL) is one."
+    return "Compared by verdict: failures listed in a baseline (XFAIL) count as failures."
 
 
 def told(diff: Diff, entry: Change) -> bool:

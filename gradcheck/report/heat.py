@@ -121,7 +121,7 @@ def scale(glyph: str) -> str:
     """What a glyph stands for.
 
     >>> scale("0"), scale("3"), scale("!")
-    ('≥ 1 × bound', '≥ 10³ × bound', 'no number')
+    ('≥ 1 × tolerance', '≥ 10³ × tolerance', 'NaN or infinite')
     """
     return STRANGE[glyph][1] if glyph in STRANGE else f"≥ {power(int(glyph))} × tolerance"
 

@@ -197,7 +197,7 @@ def page_templates() -> Environment:
         heat_picture=heat.picture,
         taylor_picture=plots.taylor_plot,
         holed=kills.holed,
-        KILLS=tuple((kind, *marks) for kind, marks in kills.MARKS.items()),
+        KILLS=tuple((kills.LEGEND[kind], *marks) for kind, marks in kills.MARKS.items()),
     )
     return environment
 

@@ -1,4 +1,4 @@
-"""The kill matrix: which impostors the checks of an operator reject, sample by sample."""
+"""The self-check: which wrong gradients the checks of an operator reject, sample by sample."""
 
 from __future__ import annotations
 
@@ -74,6 +74,14 @@ MARKS: Final = {
 }
 """Glyph and tone of each kind."""
 MOST: Final = 20
+LEGEND: Final = {
+    "rejected": "rejected",
+    "partly": "partly rejected",
+    "blind": "not detected",
+    "tolerated": "within the tolerance",
+    "equal": "equal to the right gradient",
+}
+"""What each mark is called below a matrix."""
 UNSEEN: Final = ("partly", "blind")
 """Kinds of an impostor that passes for the truth somewhere."""
 MEANS: Final = {

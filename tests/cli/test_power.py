@@ -150,7 +150,7 @@ def test_a_sound_suite_shows_matrix_cheapest_killer_and_certificate(power):
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("SURVIVOR", "square/wrong survives: It is wrong. No sample notices; add one that does"),
+        ("SURVIVOR", "square/wrong survives: It is wrong. No sample rejects it; add one that does"),
         ("REFUTED", "square/wrong: it is said to be equivalent (1 = 1.), but default/only rejects"),
         ("MISNAMED", "square/wrong: its killer 'only' does not catch it, default/large does; name"),
         ("ALARM", "square/default/only/float64: the right VJP does not pass; run it with"),

@@ -232,7 +232,7 @@ def test_baselines_are_named_and_play_no_part(make):
     assert "baseline known.toml" in text
     assert "NEWLY FAILING" in text
     assert "→ FAIL (XFAIL) 4.5e-04 > 1.0e-08" in text
-    assert "Compared by verdict: a failure that a baseline knows (XFAIL) is one." in text
+    assert "Compared by verdict: failures listed in a baseline (XFAIL) count as failures." in text
     assert "Compared by verdict" not in render(between(old, failing), "terminal")
     plain = json.loads(render(between(old, known), "json"))
     assert plain["entries"][0]["new"]["known"] == "xfail"
