@@ -11,7 +11,7 @@ from gradcheck.report.marked import code, table
 from gradcheck.report.page import grid
 from gradcheck.report.power_page import bullets, listed, page, suite_of
 from gradcheck.report.prose import escape, in_markdown
-from gradcheck.results.words import clean
+from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
     from gradcheck.power.contract import ContractPower, Killed
@@ -74,7 +74,7 @@ def _says() -> dict[str, str]:
 def _markdown(power: ContractPower) -> str:
     needed = "every mutant is rejected, and every side condition is needed"
     state = needed if power.sound else "NOT SOUND"
-    rejected = f"{len(power.killed)} copies of one right backward pass"
+    rejected = f"{plural(len(power.killed), 'variant')} of one right backward pass"
     lines = [f"**gradcheck power --contract: {state}**", ""]
     lines += [
         f"{escape(suite_of(power))}. {rejected}, with the right formula and one wrong "

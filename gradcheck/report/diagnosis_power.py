@@ -16,7 +16,7 @@ from gradcheck.report.marked import code
 from gradcheck.report.page import Page, grid, span, wrapped_table
 from gradcheck.report.power_page import facts
 from gradcheck.report.prose import escape, in_markdown
-from gradcheck.results.words import clean, plural
+from gradcheck.results.words import clean, plural, share
 from gradcheck.spec.defect import LABELS
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _state(found: Diagnosed) -> str:
     whole = Tally.of(found.named)
     without = " without a spec" if found.black_box else ""
     return (
-        f"{whole.right:,} of {whole.all:,} mutants are named rightly{without} "
+        f"{share(whole.right, whole.all, 'mutant')} named rightly{without} "
         f"({_share(whole.right, whole.all)}), {whole.wrong:,} wrongly "
         f"({_share(whole.wrong, whole.all)})" + ("" if found.sound else ": NOT SOUND")
     )
@@ -151,8 +151,8 @@ def _small(found: Diagnosed) -> str:
     )
     count = len(found.small)
     return (
-        f"{found.few:,} of {count:,} failures ({_share(found.few, count)}) are shown by at most "
-        f"{FEW} elements of all primals together; on average {after / count:.1f}, where the "
+        f"{found.few:,} of {plural(count, 'failure')} ({_share(found.few, count)}): shown by at "
+        f"most {FEW} elements of all primals together; on average {after / count:.1f}, where the "
         f"samples have {before / count:.1f}"
     )
 
@@ -160,8 +160,8 @@ def _small(found: Diagnosed) -> str:
 def _typed(found: Diagnosed) -> str:
     tally = Tally.of(found.narrow)
     return (
-        f"{tally.right:,} of {tally.all:,} mutants with narrow numbers are named by their type "
-        f"({_share(tally.right, tally.all)}), {tally.wrong:,} wrongly "
+        f"{tally.right:,} of {plural(tally.all, 'mutant')} with narrow numbers are named by their "
+        f"type ({_share(tally.right, tally.all)}), {tally.wrong:,} wrongly "
         f"({_share(tally.wrong, tally.all)})" + ("" if found.typed else ": NOT SOUND")
     )
 

@@ -234,7 +234,7 @@ def _narrowed(found: Score) -> list[str]:
     rest = len(narrow) - sum(map(len, proofs.values()))
     killed = sum(bool(t.killed) for t in narrow)
     return [
-        f"narrow numbers: {killed} of {rest} rejected",
+        f"roundings: {killed} of {rest} rejected",
         *(f"equivalent, {proof}: {_short(of)}" for proof, of in proofs.items()),
     ]
 
@@ -312,7 +312,7 @@ def _details(found: Score) -> list[str]:
     killed = sum(bool(t.killed) for t in each)
     wrong = sum(not t.proved_equivalent for t in each)
     told, routine = _told(found)
-    title = f"<b>{found.op}</b> {killed} of {wrong} wrong gradients rejected"
+    title = f"<b>{found.op}</b> {killed} of {plural(wrong, 'wrong gradient')} rejected"
     rows = [
         [
             code(trial.what),
@@ -346,7 +346,7 @@ def _page(power: Power) -> power_html.PowerPage:
     mutants, narrow, impostors = map(power.trials, ("mutant", "narrow", "impostor"))
     scores = [
         _scored("mutants written by hand", mutants),
-        _scored("roundings inside", narrow),
+        _scored("rounding mutants", narrow),
         _scored("generic wrong gradients", impostors),
     ]
     sections = tuple(_section(found) for found in power.scores)
@@ -407,7 +407,8 @@ def _grid(power: Power) -> power_html.Grid:
 def _section(found: Score) -> power_html.Section:
     told, routine = _told(found)
     survived = [t for t in found.of("narrow") if t.survives]
-    notes = [f"Rejected in every sample: {_kinds(routine)}."] if routine else []
+    generic = f"Generic wrong gradients rejected in every sample: {_kinds(routine)}."
+    notes = [generic] if routine else []
     notes += [f"{text[0].upper()}{text[1:]}." for text in _narrowed(found)]
     counts = [
         f"{sum(bool(t.killed) for t in of)} of {sum(not t.proved_equivalent for t in of)} {what}"

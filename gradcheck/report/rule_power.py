@@ -47,7 +47,7 @@ def summary(power: RulePower) -> str:
 
 def _row(found: Kills) -> list[str]:
     mutant = found.mutant
-    count = f"{len(found.killed)} of {len(found.tried)} cases"
+    count = f"{len(found.killed)} of {plural(len(found.tried), 'case')}"
     return [clean(t) for t in (mutant.rule, mutant.name, mutant.killer, count, mutant.says)]
 
 

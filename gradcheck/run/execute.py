@@ -16,6 +16,7 @@ from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import Header, Run, Timing, digest_of
+from gradcheck.results.words import plural
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
 from gradcheck.run.limits import CrashLimit, TimeLimit, TimeUp
 from gradcheck.run.plan import LoadedPlan, Plan, loaded
@@ -144,7 +145,7 @@ def _not_reached(why: str, reached: int, planned: int) -> str:
     """Why a run ended early, with the number of cases that it did not reach."""
     if reached == planned:
         return why
-    return f"{why}; not reached: {planned - reached:,} of {planned:,} cases"
+    return f"{why}; not reached: {planned - reached:,} of {plural(planned, 'case')}"
 
 
 def header_of(plan: Plan, bindings: Sequence[Implementation]) -> Header:

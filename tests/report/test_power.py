@@ -151,7 +151,7 @@ def test_families_are_added_up():
 def test_narrow_mutants_are_counted_beside_the_others():
     found = power(score(trial(), *NARROW))
     for text in (render(found, "terminal"), render(found, "markdown")):
-        assert "narrow numbers: 1 of 1 rejected" in text
+        assert "roundings: 1 of 1 rejected" in text
         assert "equivalent, its backward adds nothing up: sums (tf32)" in text
         assert "1 of 1 wrong gradients rejected" in text or "mutants=1/1" in text
         assert "narrow-x-tf32" not in text
