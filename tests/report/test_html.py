@@ -131,11 +131,7 @@ def test_what_fails_is_on_the_page_without_javascript(failing):
 
 def test_the_top_tells_verdict_counts_and_facts(failing):
     text = Page(render(failing)).text
-<<<<<<< HEAD
     head = text[: text.index("Failures: ")]
-=======
-    head = text[: text.index("Failures, the worst first")]
->>>>>>> main
     assert "11 of 23 checks failed" in head
     for fact in ("12 pass", "4 fail", "1 crash", "2 unsupported", "0.1.0", "builtin 2026.11"):
         assert fact in head
@@ -186,8 +182,8 @@ def test_nothing_checked_does_not_look_passed(empty):
 def test_failures_are_expanded(failing):
     page = Page(render(failing))
     opened = [tag for tag, name, _ in page.attributes if name == "open"]
-    assert len(opened) == len(causes(failing)) == 5
-    assert page.tags.count("details") == 2 * 5  # each with its evidence
+    assert len(opened) == len(causes(failing)) == 6
+    assert page.tags.count("details") == 2 * 6  # each with its evidence
 
 
 def test_a_row_has_a_cell_per_dtype_with_its_worst_error(make):
@@ -367,15 +363,9 @@ def test_of_several_models_those_that_fail_are_unfolded(faulty):
 def test_faulty_stages_stand_behind_the_failures_with_all_stages_in_a_row(faulty):
     text = render(faulty)
     found = Page(text).text
-<<<<<<< HEAD
     failures, start = found.index("Failures: "), found.index("Faulty stages")
     said = found[start : found.index("Models", start)]
     assert failures < start
-=======
-    start, failures = found.index("Who is to blame"), found.index("Failures, the worst first")
-    said = found[start:failures]
-    assert start < failures
->>>>>>> main
     for words_ in ("faulty stage: h.0.attn (1 of 25 stages)", "its dk lacks a factor",
                    "faulty stage: one of embed, h.0.attn (2 of 25 stages)", "one fault at a time",
                    "between the right gradient of ln_f.w and the wrong one of wte"):  # fmt: skip

@@ -221,11 +221,12 @@ def test_blame_stands_before_the_failures(faulty):
 
 
 def test_a_failing_model_gives_one_line_to_paste(make):
-    found = [make.of_model("wte", Verdict.FAIL, size=size) for size in ("tiny", "large")]
+    found = [make.of_model("wte", FAIL, size=size, compared=count)
+             for size, count in (("tiny", 24), ("large", 96))]  # fmt: skip
     text = render(make.run(*found))
     assert text.count("--sample tiny ") == 2  # of the cause, and of the gradient
     assert "--sample large " not in text
-    found = [make.result("relu", verdict=Verdict.FAIL, sample=s) for s in ("tiny", "large")]
+    found = [make.result("relu", verdict=FAIL, sample=s) for s in ("a-tiny", "large")]
     assert render(make.run(*found)).count("--sample large ") == 1
 
 
