@@ -398,7 +398,7 @@ def _power(parser: argparse.ArgumentParser) -> None:
     add(parser, "jobs", "executor", "scheduler")
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE",
-        help="write a report with all kill matrices: .md .json .txt (repeat)",
+        help="write a report with all mutants: .md .html .json .txt (repeat)",
     )  # fmt: skip
     add(parser, "quiet", help="no progress on stderr")
     add(parser, "progress")
