@@ -31,8 +31,8 @@ def baseline(arguments: argparse.Namespace) -> int:
     if arguments.action == "write":
         if path.exists():
             raise UsageError(
-                f"{path}: it is there already; `gradcheck baseline update {path}` keeps what it "
-                "says, or remove it first"
+                f"{path}: it exists; update it with `gradcheck baseline update {path}`, or "
+                "remove it"
             )
         text, before = "", None
     else:
@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
     flags = ("op", "model", "rule", "dialect", "sample", "impl", "dtype")
     for flag in flags:
         if getattr(arguments, flag):
-            raise UsageError(f"--{flag}: the run is read from {arguments.report}; leave it out")
+            raise UsageError(f"--{flag}: the run is read from {arguments.report}; remove --{flag}")
     found = read(arguments.report)
     suite = suite_for(found, arguments.suite, str(arguments.report))
     return required_of(found, arguments, lambda: suite), suite

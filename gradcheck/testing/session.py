@@ -179,9 +179,9 @@ class Session:
         path = self._option("baseline")
         if not self._option("impl"):
             raise UsageError(
-                "--gradcheck-baseline is about an implementation: name it with --gradcheck-impl"
+                "--gradcheck-baseline needs an implementation: name it with --gradcheck-impl"
                 if path
-                else "--gradcheck: nobody's code is named: say whose with --gradcheck-impl, or as "
+                else "--gradcheck: no implementation is named: use --gradcheck-impl, or "
                 "`impl` in [tool.gradcheck] of pyproject.toml"
             )
         return read(Path(path)) if path else None
