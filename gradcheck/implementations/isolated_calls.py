@@ -106,7 +106,7 @@ class Handle:
         """
         try:
             return self._once(role, args, options)
-        except Unsupported:
+        except (Unsupported, NotImplementedError):
             self.owner.confirm(self, lambda other: other._supports(role, args, options), calls=True)
             raise
         except WorkerError as end:
@@ -132,12 +132,12 @@ class Handle:
         return Handle(owner, self.op, self._asked, self._point_attrs)
 
     def _supports(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Whether the call raises anything but `Unsupported`."""
+        """Whether the call raises anything but `Unsupported` and NotImplementedError."""
         try:
             if not self.bound():
                 return False
             self._once(role, args, options)
-        except Unsupported:
+        except (Unsupported, NotImplementedError):
             return False
         except Exception:  # noqa: BLE001  any other end means that it is supported
             return True

@@ -104,6 +104,8 @@ def of(run, op):
         (writes, "error", "vjp", "vjp writes into its arguments"),
         (drifts, "error", "vjp", "vjp is not deterministic"),
         (raises(Unsupported("not here")), "unsupported", "vjp", "not here"),
+        (raises(NotImplementedError("no\nbroadcasting")), "unsupported", "vjp", "no broadcasting"),
+        (raises(NotImplementedError()), "unsupported", "vjp", "vjp raised NotImplementedError"),
     ],
 )
 def test_a_fault_is_one_clear_line_and_the_other_operators_are_judged(

@@ -266,6 +266,8 @@ class Asking:
         except (Unsupported, ManifestError) as reason:
             raise Unfit(str(reason)) from reason
         except Broken as error:
+            if error.finding.verdict is Verdict.UNSUPPORTED:
+                raise Unfit(error.finding.reason) from error
             raise _placed(error, when) from error
 
     def _formed(self, out: Any, when: str, needs: Sequence[bool]) -> Gradients:

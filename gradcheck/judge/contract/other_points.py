@@ -39,6 +39,8 @@ def _visits(subject: Subject) -> Iterator[tuple[str, Subject, Cotangent]]:
     yield "with a cotangent of a single one", subject, spike(ct, 0)
     for axis, name in ((0, "first"), (-1, "last")):
         for size in (0, 1, 33):
+            if size == 0 and not subject.is_batch(axis):
+                continue
             with suppress(Unfit):
                 other = subject.resized(axis, size)
                 yield f"with {size} along the {name} axis", other, other.cts[0]
@@ -49,7 +51,10 @@ DEADLY: Final = (Verdict.CRASH, Verdict.TIMEOUT)
 
 
 def sizes(subject: Subject) -> Breach | None:
-    """Along the last axis and along the first of the first primal; others go with it."""
+    """Along the last axis and along the first of the first primal; others go with it.
+
+    Size 0 is tried along batch axes alone: a mean over no features has no value.
+    """
     subject.require_right()
     bad: dict[str, list[int]] = {}
     reasons: list[str] = []
@@ -89,7 +94,7 @@ def _points(subject: Subject) -> Iterator[tuple[int, str, int]]:
         axes.append((0, "first"))
     for axis, name in axes:
         for size in SIZES:
-            if size != first_size(subject, axis):
+            if size != first_size(subject, axis) and (size or subject.is_batch(axis)):
                 yield axis, name, size
 
 
