@@ -21,6 +21,7 @@ from gradcheck.results.stored import last_failed
 from gradcheck.run import execute as running
 from gradcheck.run.options import OPTIONS
 from gradcheck.run.plan import LoadedPlan, Plan
+from gradcheck.spec.case import Kind
 from gradcheck.spec.dtype_selection import all_dtypes_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         plan = plan_of(arguments)
         if arguments.lf:
             plan = _failed(plan)
-        plan = replace(requiring(plan, arguments), shard=arguments.shard or "")
+        known = [entry.match for entry in baseline.entries] if baseline is not None else []
+        plan = replace(requiring(plan, arguments), shard=arguments.shard or "", known=known)
         return carry_out(plan, arguments, targets, baseline, remember=True)
 
 
@@ -73,6 +75,8 @@ def plan_of(arguments: argparse.Namespace, *, build: bool = True) -> Plan:
     options = {o.plan: getattr(arguments, o.dest, o.initial) for o in OPTIONS if o.plan}
     options["convention"] = convention_of(arguments.convention, suite)
     options["build"] = build and arguments.build
+    options["all"] = options["all"] or implementations == ["reference"]
+    kinds = {Kind.OPERATOR: arguments.op, Kind.MODEL: arguments.model, Kind.RULE: arguments.rule}
     return Plan(
         suite=suite,
         cases=chosen.operators,
@@ -82,6 +86,8 @@ def plan_of(arguments: argparse.Namespace, *, build: bool = True) -> Plan:
         dtypes=dtypes,
         model_dtypes=model_dtypes,
         config=arguments.config,
+        named=[(kind, glob) for kind, globs in kinds.items() for glob in globs],
+        by_name=bool(arguments.sample),
         **options,
     )
 
@@ -211,6 +217,21 @@ def _log_writer(logs: Sequence[Path], baseline: Baseline | None, most: int | Non
     return LogWriter([Log(path, so_far) for path in logs], fails, most)
 
 
+def left_out(plan: Plan, ready: LoadedPlan) -> str:
+    """What is not judged since no implementation has it.
+
+    "kernels:IMPL has 3 of 166 operators, and those are judged; --all reports the others too".
+    """
+    whole = len({case.spec.name for case in plan.whole})
+    names = [b.name for b in ready.bindings if b.name != "reference"]
+    have = "has" if len(names) == 1 else "have"
+    noun = "names" if plan.models or plan.rules else "operators"
+    return (
+        f"{' and '.join(names)} {have} {whole - ready.left_out:,} of {whole:,} {noun}, and those "
+        "are judged; --all reports the others too"
+    )
+
+
 def executed(
     plan: Plan,
     arguments: argparse.Namespace,
@@ -221,10 +242,13 @@ def executed(
 
     `ended` completes the run while its implementations are still loaded.
     """
-    progress = Progress(arguments, (case.name for case in plan.everything)).forwarding(observer)
+    names = (case.name for case in plan.everything) if plan.all else ()
+    progress = Progress(arguments, names).forwarding(observer)
 
     def last(ready: LoadedPlan, found: Run) -> Run:
         progress.clear()
+        if ready.left_out and not arguments.quiet:
+            console.say(left_out(plan, ready))
         return ended(ready, found)
 
     with heard():  # prints of the code judged stay out of reports

@@ -33,6 +33,7 @@ from gradcheck.implementations.processes.crash_or_hang import (
     WorkerError,
     because,
     placed,
+    variant_of,
 )
 from gradcheck.implementations.processes.fresh_process import FreshProcess, changed
 from gradcheck.implementations.returned import Broken, broken
@@ -210,9 +211,9 @@ class Isolated:
         if generation == self.generation:
             self._dropped.append(number)
 
-    def crashed(self, op: str, role: str, ending: Ending) -> Broken:
+    def crashed(self, variant: str, role: str, ending: Ending) -> Broken:
         """The error for a crash or hang, which is counted."""
-        self._budget.spend(op, ending.verdict)
+        self._budget.spend(variant, ending.verdict)
         return Broken(
             Finding(
                 name=role,
@@ -271,9 +272,9 @@ class Isolated:
         self._end()  # the next request gets an unchanged process
         raise broken("vjp", changed(op, others))
 
-    def repeats(self, op: str, ending: Ending) -> bool:
+    def repeats(self, variant: str, ending: Ending) -> bool:
         """Whether the call is repeated alone in a new process, to explain the crash."""
-        return self._budget.investigates(op, ending.verdict)
+        return self._budget.investigates(variant, ending.verdict)
 
     def _running(self) -> Child:
         if self._child is not None:
@@ -327,7 +328,8 @@ class Isolated:
             sys.stderr.write("".join(shown))
 
     def _bound(self, case: AnyCase, dtype: str) -> Handle | None:
-        why = self._budget.exhausted(case.spec.name)
+        variant = variant_of(case.spec.name, case.dialect.name)
+        why = self._budget.exhausted(variant)
         if why is not None:
             raise broken("vjp", why, Verdict.NOTRUN)
         asked = {
@@ -336,7 +338,7 @@ class Isolated:
             "dtype": dtype,
         }
         attrs = dict(case.point.attrs) if case.kind is Kind.OPERATOR else {}
-        handle = Handle(self, case.spec.name, asked, attrs)
+        handle = Handle(self, case.spec.name, variant, asked, attrs)
         return handle if handle.offered() else None
 
 

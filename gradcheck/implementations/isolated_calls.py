@@ -34,10 +34,18 @@ class Handle:
     """Something bound in the process; it is bound again where that has been started anew."""
 
     def __init__(
-        self, owner: Isolated, op: str, asked: Mapping[str, Any], attrs: dict[str, Any]
+        self,
+        owner: Isolated,
+        op: str,
+        variant: str,
+        asked: Mapping[str, Any],
+        attrs: dict[str, Any],
     ) -> None:
-        """Bind nothing yet: `asked` is the request, to which `attrs` of the point are added."""
-        self.owner, self.op = owner, op
+        """Bind nothing yet: `asked` is the request, to which `attrs` of the point are added.
+
+        Crashes are counted by `variant`.
+        """
+        self.owner, self.op, self.variant = owner, op, variant
         self._asked, self._point_attrs = asked, attrs
         self._generation, self._number = -1, 0
         self.facts: Mapping[str, Any] = {}
@@ -59,7 +67,7 @@ class Handle:
         try:
             return self._take(self.owner.exchange(asked, packer.blocks))
         except WorkerError as end:
-            raise self.owner.crashed(self.op, "vjp", end.ending) from None
+            raise self.owner.crashed(self.variant, "vjp", end.ending) from None
 
     def offered(self) -> bool:
         """Bind it; False: the implementation says nothing about it, in a fresh process too.
@@ -111,8 +119,8 @@ class Handle:
             raise
         except WorkerError as end:
             ending = end.ending
-        why = self.owner.crashed(self.op, role, ending)
-        if self.owner.repeats(self.op, ending) and not self._dies_again(role, args, options):
+        why = self.owner.crashed(self.variant, role, ending)
+        if self.owner.repeats(self.variant, ending) and not self._dies_again(role, args, options):
             text = f"{why.finding.reason}; not in a process of its own, so it depends on the calls "
             why = broken(role, f"{text}before: look for memory that is kept, or freed twice",
                          Verdict.CRASH)  # fmt: skip
@@ -129,7 +137,7 @@ class Handle:
 
     def elsewhere(self, owner: Isolated) -> Handle:
         """An equal handle, to be bound in another process."""
-        return Handle(owner, self.op, self._asked, self._point_attrs)
+        return Handle(owner, self.op, self.variant, self._asked, self._point_attrs)
 
     def _supports(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
         """Whether the call raises anything but `Unsupported` and NotImplementedError."""
@@ -201,7 +209,7 @@ class StageHandle(Handle):
 
     def __init__(self, model: Handle, asked: Mapping[str, Any]) -> None:
         """Bind nothing yet; the stage is found by the number that its model has there."""
-        super().__init__(model.owner, model.op, asked, {})
+        super().__init__(model.owner, model.op, model.variant, asked, {})
         self.model = model
 
     def bound(self) -> bool:
@@ -209,7 +217,7 @@ class StageHandle(Handle):
         try:
             return self._take(self.owner.exchange(asked))
         except WorkerError as end:
-            raise self.owner.crashed(self.op, "vjp", end.ending) from None
+            raise self.owner.crashed(self.variant, "vjp", end.ending) from None
 
     def elsewhere(self, owner: Isolated) -> Handle:
         return StageHandle(self.model.elsewhere(owner), self._asked)

@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 
 Ask = Callable[[Implementation, str], Sequence[Finding]]
 """Judges one case for an implementation and a dtype."""
-LeftOut = Callable[[str, str], str]
-"""Why an operator is left out for an implementation; empty if it is judged."""
+LeftOut = Callable[[str, str, str], str]
+"""Why an operator's dialect is left out for an implementation; empty if it is judged."""
+NO_FEATURES: Final = (
+    "a sum or a norm over no features: asked with --all, or by name with --sample, alone"
+)
 _JUDGED: Final = count()
 
 
@@ -76,7 +79,7 @@ def judge_next(
         case: the case.
         bindings: the implementations.
         why: the diagnoser.
-        left_out: why an operator is left out for an implementation.
+        left_out: why an operator's dialect is left out for an implementation.
         asks: implementations and dtypes to judge; None: all.
     """
     crash_or_hang.of_case(f"{case.name} {next(_JUDGED)}")  # a repeated case has a new budget
@@ -91,7 +94,7 @@ def _judge(
     case: AnyCase,
     bindings: Sequence[Implementation],
     why: LazyDiagnoser,
-    left_out: LeftOut = lambda implementation, op: "",
+    left_out: LeftOut = lambda implementation, op, dialect: "",
     asks: Container[tuple[str, str]] | None = None,
 ) -> Iterator[CaseResult]:
     fingerprint = ""
@@ -103,7 +106,7 @@ def _judge(
         ask = _invalid(error)
     dtypes = plan.dtypes_of(case)
     for binding in bindings:
-        reason = left_out(binding.name, case.spec.name)
+        reason = left_out(binding.name, case.spec.name, case.dialect.name)
         for dtype in dtypes:
             if asks is not None and (binding.name, dtype) not in asks:
                 continue
@@ -204,6 +207,8 @@ def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
     truths = _truths(plan, case)
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        if case.sample.no_features and not plan.asks_without_features(binding.name):
+            return [Finding(name=CALL, verdict=Verdict.SKIP, reason=NO_FEATURES)]
         truth = truths[dtype]
         if isinstance(truth, Finding):
             return [truth]

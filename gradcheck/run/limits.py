@@ -1,4 +1,4 @@
-"""Limits of a run: crashes of one operator's code, and the time of the whole run.
+"""Limits of a run: crashes of one dialect's code, and the time of the whole run.
 
 Crashes are counted in the order of a run's cases, not in that of processes as they die: the
 count is the same for one job, for several, and for shards that are joined again.
@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Final, Self, TypeVar
 
-from gradcheck.implementations.processes.crash_or_hang import LIMITS, too_often
+from gradcheck.implementations.processes.crash_or_hang import LIMITS, too_often, variant_of
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.run import AT_TIME
@@ -32,7 +32,7 @@ MAX_TIMER: Final = 1e8
 
 
 class CrashLimit:
-    """Counts crashes and hangs of each operator; after too many its other cases are left out.
+    """Counts crashes and hangs of each dialect; after too many its other cases are left out.
 
     Cases may become known out of order: what counts for a case are those before its place.
     """
@@ -45,21 +45,24 @@ class CrashLimit:
         """Count the results of the case at a place."""
         for r in results:
             if r.finding.verdict in LIMITS:
-                self._places[r.case.implementation, r.case.op, r.finding.verdict].append(place)
+                variant = variant_of(r.case.op, r.case.dialect)
+                self._places[r.case.implementation, variant, r.finding.verdict].append(place)
 
-    def why(self, place: int, implementation: str, op: str) -> str:
+    def why(self, place: int, implementation: str, op: str, dialect: str) -> str:
         """Why the case at a place is left out; empty if it is judged."""
+        variant = variant_of(op, dialect)
 
         def before(verdict: Verdict) -> int:
-            return sum(p < place for p in self._places[implementation, op, verdict])
+            return sum(p < place for p in self._places[implementation, variant, verdict])
 
-        return too_often(op, before) or ""
+        return too_often(variant, before) or ""
 
     def applied(self, place: int, results: Iterable[CaseResult]) -> Iterator[CaseResult]:
         """The results of the case at a place, with one NOTRUN per dtype that is left out."""
         seen = set()
         for result in results:
-            why = self.why(place, result.case.implementation, result.case.op)
+            of = result.case
+            why = self.why(place, of.implementation, of.op, of.dialect)
             if not why:
                 yield result
             elif (

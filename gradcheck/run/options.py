@@ -217,6 +217,12 @@ OPTIONS: Final = (
         pytest="float64, float32, float16, bfloat16, all (repeat); default: the first two",
     ),
     Option(
+        name="all", section=HOW, kind=SWITCH, plan="all",
+        help="also what no implementation has (reported as UNBOUND), and samples without features: "
+        "for conformance; default: what is implemented",
+        pytest="also what no implementation has, as skipped items, and samples without features",
+    ),
+    Option(
         name="train", section=HOW, kind=SWITCH, plan="train", repro="training",
         help="models: train each at its smallest size; does every step's loss fall as predicted?",
         pytest="models: train each at its smallest size",

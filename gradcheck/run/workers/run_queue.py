@@ -97,7 +97,7 @@ class RunQueue:
         unit = self._waiting.pop(self._chosen(slot))
         self._at[slot] = unit
         words = dict.fromkeys(word for word, _ in unit.asks)
-        known = ((word, self._crashes.why(unit.place, word, unit.names[0])) for word in words)
+        known = ((word, self._crashes.why(unit.place, word, *unit.owner)) for word in words)
         return replace(unit, left_out=tuple((word, why) for word, why in known if why))
 
     def _alone(self, slot: Hashable) -> bool:
