@@ -95,16 +95,27 @@ def open_to_defaults(parser: argparse.ArgumentParser) -> None:
 # ── values ───────────────────────────────────────────────────────────────────────────────────────
 
 
+UNITS: Final = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
 def seconds(word: str) -> float:
-    """The value of --timeout or --max-time.
+    """The value of --timeout, --max-time or --budget, which may end in a unit.
+
+    >>> seconds("90"), seconds("90s"), seconds("1.5m"), seconds("2h")
+    (90.0, 90.0, 90.0, 7200.0)
 
     Raises:
-        ArgumentTypeError: it is not a positive number.
-        ValueError: it is not a number.
+        ArgumentTypeError: it is not a positive number of seconds, minutes or hours.
     """
-    found = float(word)
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{word} seconds are no limit; write a positive number")
+    number = word.rstrip("smhin")
+    try:
+        found = float(number) * UNITS[word[len(number) :] or "s"]
+    except (KeyError, ValueError):
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not a duration; write a positive number of seconds, or 90s, 2m, 1h"
+        )
     return found
 
 
@@ -155,6 +166,7 @@ def _factor(word: str) -> float:
 
 TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "baseline": Path,
+    "budget": seconds,
     "jobs": _jobs,
     "keep-artifacts": _folder,
     "max-fail": _cases,

@@ -99,13 +99,16 @@ class TimeLimit:
     """The time of a run, which starts with the object; with `seconds` None it has no end.
 
     In the main thread a `breaking` block is interrupted when the time is up. In other threads,
-    which get no signals, a block that starts too late is refused.
+    which get no signals, a block that starts too late is refused. A `budget` in seconds interrupts
+    nothing: once it is spent, no further case is begun.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, budget: float | None = None) -> None:
         """Start the clock."""
-        self.seconds = seconds
-        self._end = float("inf") if seconds is None else time.monotonic() + seconds
+        self.seconds, self.budget = seconds, budget
+        start = time.monotonic()
+        self._end = float("inf") if seconds is None else start + seconds
+        self._spent = float("inf") if budget is None else start + budget
         self._breaks = False
         self._stack = ExitStack()
 
@@ -113,6 +116,11 @@ class TimeLimit:
     def over(self) -> bool:
         """Whether the time is up."""
         return time.monotonic() >= self._end
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget is spent."""
+        return time.monotonic() >= self._spent
 
     @property
     def why(self) -> str:

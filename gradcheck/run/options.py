@@ -288,6 +288,12 @@ OPTIONS: Final = (
         "NOTRUN",
     ),
     Option(
+        name="budget", section=LIMITS, kind=SECONDS, metavar="S", plan="budget",
+        help="seconds after which no further case is begun: a typical sample of every operator "
+        "comes first, then the most telling ones; the others are SKIP, or NOTRUN where an operator "
+        "was not reached",
+    ),
+    Option(
         name="lf", section=LIMITS, kind=SWITCH, config=False,
         help="of the selection, only the cases that failed last time in this folder",
     ),

@@ -66,6 +66,8 @@ class Plan:
         executor: where the jobs run; it changes no report.
         scheduler: the address of a Dask cluster; empty: one is started.
         max_time: the seconds that the run may take in all; None: any number.
+        budget: the seconds after which no further case is begun; None: any number. With a budget
+            the most telling cases come first.
         all: whether cases are judged that no implementation binds, and samples without features
             by other code than the suite's.
         named: the globs by which kinds of cases were selected; of one that selects nothing bound,
@@ -100,6 +102,7 @@ class Plan:
     executor: Executor = "local"
     scheduler: str = ""
     max_time: float | None = None
+    budget: float | None = None
     all: bool = True
     named: Sequence[tuple[Kind, str]] = ()
     known: Sequence[str] = ()

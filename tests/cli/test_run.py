@@ -149,6 +149,19 @@ def test_jobs_and_shards_leave_out_the_same(run):
     assert {r["op"] for r in json.loads(whole)["results"]} == {"relu", "tanh", "layer_norm"}
 
 
+@pytest.mark.slow
+def test_a_budget_begins_with_a_typical_sample_of_every_operator(run, judged):
+    words = ("--impl", "mine:IMPL", "--dtype", "float64", "--no-contract")
+    found = judged(*words, "--budget", "10m", "-o", "run.jsonl")
+    assert found.code == 0
+    cases = [*dict.fromkeys((r["op"], r["sample"]) for r in found.results)]
+    assert cases[:3] == [(op, "typical") for op in ("layer_norm", "relu", "tanh")]
+    assert {r["verdict"] for r in found.results} == {"pass"}
+    assert run("run.jsonl", "--format", "json", command="report").out == found.out
+    late = judged(*words, "--budget", "1e-9s")
+    assert (late.code, {r["verdict"] for r in late.results}) == (1, {"notrun"})
+
+
 def test_a_sum_over_no_features_is_asked_of_the_suites_own_code_or_by_name(judged):
     words = ("--op", "prod", "--dtype", "float64", "--no-contract")
     (mine,) = [

@@ -315,8 +315,8 @@ def time_up(monkeypatch):
     made = []
 
     class Limit(TimeLimit):
-        def __init__(self, seconds):
-            super().__init__(seconds)
+        def __init__(self, *seconds):
+            super().__init__(*seconds)
             made.append(self)
 
     def up(*_, **__):
