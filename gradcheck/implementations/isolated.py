@@ -49,6 +49,8 @@ from gradcheck.system.user_modules import here, path_without
 
 LOADING: Final = 300.0
 """Seconds that importing an implementation may take."""
+COMPILING: Final = 120.0
+"""Seconds more for the first call with arguments of a size, where a compiler is loaded."""
 BEGIN: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from gradcheck.implementations.isolated_host import main; main(sys.argv)"
@@ -87,6 +89,7 @@ class Isolated:
         self._folder = here()
         self._budget, self._heard = Budget(), ""
         self.calls, self._given = 0, dict[int, list[weakref.ref[Any]]]()
+        self._limit, self._compiled = self.timeout, set[str]()
         self._child: Child | None = None
         self._dropped: list[int] = []
         self._fresh_process = FreshProcess(lambda: Isolated(word, isolation))
@@ -175,7 +178,7 @@ class Isolated:
             WorkerError: the process crashed, hung, or answered nonsense; the next call starts a new
                 one.
         """
-        limit = self.timeout if seconds is None else seconds
+        limit = self._limit = self.timeout if seconds is None else seconds
         drop, self._dropped = self._dropped, []
         travels = sum(memoryview(block).nbytes for block in blocks) / RATE
         stamp, cargo, given = frames.new_stamp(), cargo or Cargo(), set[str]()
@@ -218,7 +221,7 @@ class Isolated:
             Finding(
                 name=role,
                 verdict=ending.verdict,
-                reason=because(replace(ending, reason=placed(ending, role, self.timeout))),
+                reason=because(replace(ending, reason=placed(ending, role, self._limit))),
                 printed=ending.printed,
             )
         )
@@ -247,6 +250,15 @@ class Isolated:
         self._given.pop(self.calls - GIVEN, None)
         self.calls += 1
         return found
+
+    def seconds(self, call: str) -> float:
+        """The limit of a call that may be compiled: longer for the first one of a kind.
+
+        `call` says which function is called and with arguments of which sizes.
+        """
+        first = call not in self._compiled
+        self._compiled.add(call)
+        return self.timeout + COMPILING * first
 
     def runs(self, op: str) -> None:
         """Note that an operator's code is about to run in the process."""
@@ -317,6 +329,7 @@ class Isolated:
         self._child = None
         self._dropped = []
         self._given.clear()
+        self._compiled.clear()
         self._fresh_process.renewed()
         self.generation += 1
 

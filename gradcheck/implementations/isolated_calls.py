@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from gradcheck import errors
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.processes import frames
@@ -173,7 +175,11 @@ class Handle:
             return {"kind": "value", "value": more.pack(value)}, more.blocks
 
         self.owner.runs(self.op)
-        frame = self.owner.exchange(asked, packer.blocks, give, cargo=cargo)
+        seconds = None
+        if self.facts["compiles"]:
+            sizes = _sizes((args, options))
+            seconds = self.owner.seconds(f"{self.variant} {role} {sizes}")
+        frame = self.owner.exchange(asked, packer.blocks, give, seconds, cargo)
         try:
             found = self.owner.answered(frame, cargo)
         except MALFORMED as error:
@@ -225,6 +231,17 @@ class StageHandle(Handle):
     def vjp(self, stage: Stage, cts: Any, values: Mapping[str, Any]) -> Any:
         """The stage's VJP; values travel when it looks at them."""
         return self.call("stage", (cts, values), {})
+
+
+def _sizes(value: Any) -> str:
+    """The shapes and dtypes of arrays among arguments, and the values of attributes."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_sizes(value[key])}' for key in value)}}}"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(_sizes, value))})"
+    return type(value).__name__ if isinstance(value, Mapping) else repr(value)
 
 
 @dataclass(frozen=True, slots=True)
