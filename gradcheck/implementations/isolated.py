@@ -116,6 +116,7 @@ class Isolated:
             strided=bool(facts["strided"]),
             source=str(facts["source"]),
             printed=self.printed,
+            compiles=bool(facts["compiles"]),
             missing={str(name): str(why) for name, why in facts["missing"].items()},
             recipe=None if handle.recipe is None else Recipe(**handle.recipe),
         )

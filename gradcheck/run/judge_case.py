@@ -223,10 +223,11 @@ def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
     def owed(
         truth: CaseTruth, binding: Implementation, dtype: str, found: Sequence[Finding]
     ) -> Sequence[Finding]:
-        from gradcheck.judge.contract_check import judge_contract
+        from gradcheck.judge.contract_check import PROPERTIES, QUICK, judge_contract
 
         source = next((f.source for f in found if f.source), "")
-        broken = judge_contract(truth, binding, dtype, judged=found)
+        properties = PROPERTIES if plan.all else QUICK
+        broken = judge_contract(truth, binding, dtype, properties, found)
         return why.explained(case, binding, dtype, [replace(f, source=source) for f in broken])
 
     return ask

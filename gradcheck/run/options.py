@@ -218,9 +218,10 @@ OPTIONS: Final = (
     ),
     Option(
         name="all", section=HOW, kind=SWITCH, plan="all",
-        help="also what no implementation has (reported as UNBOUND), and samples without features: "
-        "for conformance; default: what is implemented",
-        pytest="also what no implementation has, as skipped items, and samples without features",
+        help="also what is not implemented (reported as UNBOUND), samples without features, and "
+        "more sizes of code that JAX, numba or torch.compile compiles for each",
+        pytest="also what is not implemented, as skipped items, samples without features, and more "
+        "sizes of code that is compiled for each",
     ),
     Option(
         name="train", section=HOW, kind=SWITCH, plan="train", repro="training",

@@ -68,8 +68,8 @@ class Plan:
         max_time: the seconds that the run may take in all; None: any number.
         budget: the seconds after which no further case is begun; None: any number. With a budget
             the most telling cases come first.
-        all: whether cases are judged that no implementation binds, and samples without features
-            by other code than the suite's.
+        all: whether cases are judged that no implementation binds, samples without features by
+            other code than the suite's, and all sizes of code that is compiled for each.
         named: the globs by which kinds of cases were selected; of one that selects nothing bound,
             all cases stay.
         known: the globs of a baseline's entries, whose cases stay.

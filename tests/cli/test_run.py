@@ -179,3 +179,31 @@ def test_a_sum_over_no_features_is_asked_of_the_suites_own_code_or_by_name(judge
         assert [r["verdict"] for r in asked if r["sample"] == "no-columns"] == ["error"]
     own = [r["verdict"] for r in judged(*words).results if r["sample"] == "no-columns"]
     assert {*own} == {"pass"}
+
+
+JITTED = """
+import sys, types
+import numpy as np
+sys.modules["numba"] = types.ModuleType("numba")  # as after `import numba`
+
+def vjp(ct, x):
+    with open("shapes.txt", "a") as file:
+        print(x.shape, file=file)
+    return ct * (1 - np.tanh(x) ** 2)
+
+IMPL = {"tanh": {"vjp": vjp}}
+"""
+
+
+@pytest.mark.slow
+def test_code_that_is_compiled_for_each_size_is_asked_at_few_unless_all_is(run):
+    Path("jitted.py").write_text(JITTED)
+    words = ("--impl", "jitted:IMPL", "--op", "tanh", "--sample", "typical", "--dtype", "float64")
+    seen = []
+    for more in ((), ("--all",)):
+        Path("shapes.txt").unlink(missing_ok=True)
+        assert run(*words, *more, isolate=True).code == 0
+        seen.append({*Path("shapes.txt").read_text().splitlines()})
+    assert "(3, 129)" not in seen[0]
+    assert {"(3, 33)", "(33, 7)", "(0, 7)", "(3, 1)"} <= seen[0] < seen[1]
+    assert {"(3, 129)", "(129, 7)"} < seen[1]

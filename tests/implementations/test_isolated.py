@@ -788,6 +788,7 @@ def test_the_first_call_of_a_size_has_time_to_compile(compiled):
     there = compiled("IMPL")
     long = LONG + COMPILING
     assert of_size(there, (2, 3), (2, 3), (3, 2), (2, 3)) == [long, LONG, long, LONG]
+    assert there.bind(BUILTIN.cases(["tanh"])[0], "float64").compiles
     there._end()  # a new process has compiled nothing
     assert of_size(there, (2, 3)) == [long]
     there.close()
@@ -798,6 +799,7 @@ def test_no_other_code_has(folder):
     (folder / "plain_kernels.py").write_text(COMPILED.replace('"numba"]', '"number"]'))
     there = isolated("plain_kernels:IMPL", ["gradcheck_cases:SUITE"])
     assert of_size(there, (2, 3), (3, 2)) == [LONG, LONG]
+    assert not there.bind(BUILTIN.cases(["tanh"])[0], "float64").compiles
     there.close()
 
 
