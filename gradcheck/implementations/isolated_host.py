@@ -42,7 +42,7 @@ from gradcheck.spec.model import ModelCase
 from gradcheck.spec.suite import Case, Suite
 
 _libc = ctypes.CDLL(None)
-COMPILERS: Final = ("jax", "numba", "torch._dynamo")
+COMPILERS: Final = ("jax", "numba", "torch._dynamo", "triton")
 """Modules of compilers that compile a function when it is first called with arguments of a size."""
 NONE: Final = {"kind": "none"}
 """The answer where nothing is bound."""

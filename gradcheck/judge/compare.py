@@ -239,18 +239,18 @@ class Comparison:
             strange = int((failed & ~np.isfinite(self.got)).sum())
             if strange:
                 return Verdict.FAIL, f"{strange} of {of} elements are not finite"
-            return Verdict.FAIL, f"{count} of {of} elements are outside their bound"
+            return Verdict.FAIL, f"{count} of {of} elements are outside their tolerance"
         if not unresolved.any():
             return Verdict.PASS, ""
         unknown, too_wide = self._undecidable
         blind = int((unresolved & (unknown | too_wide)).sum())
         if blind:
             why = (
-                "their error bars are wider than their bounds"
+                "their uncertainty is larger than their tolerance"
                 if np.any(unresolved & unknown)
                 else "rounding alone may cost a tenth of the gradient, or more"
                 if not self.tolerance.extra_ulp
-                else "their bounds are a tenth of the gradient, or more"
+                else "their tolerances are a tenth of the gradient, or more"
             )
             return Verdict.INCONCLUSIVE, f"{blind} of {of} elements cannot be resolved: {why}"
         return Verdict.PASS, ""
@@ -405,7 +405,7 @@ def number_miss(
 
 def by_wider_bound(finding: Finding, slack: Slack) -> Finding:
     """A finding by a bound wider than usual, with the reason given for it."""
-    text = f"by a bound {slack.ulp:g} ulp wider: {slack.because}"
+    text = f"by a tolerance {slack.ulp:g} ulp wider: {slack.because}"
     reason = f"{finding.reason}, {text}" if finding.reason else text
     return replace(finding, reason=reason, slack=text)
 

@@ -144,7 +144,7 @@ def judge_contract(
     findings: list[Finding] = []
     for asked in properties:
         if any(f.verdict is Verdict.TIMEOUT for f in findings):
-            reason = "not asked, since a call of another property hung"
+            reason = "skipped: a call of another side condition hung"
             findings.append(_finding(asked, Verdict.NOTRUN, reason))
             continue
         try:

@@ -14,7 +14,7 @@ import gradcheck
 from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.run import Header, Run, digest_of
+from gradcheck.results.run import BY_BUDGET, Header, Run, digest_of
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
 from gradcheck.run.limits import CrashLimit, TimeLimit, TimeUp
@@ -171,7 +171,7 @@ def _leave_out(
         for left in not_reached(plan, case, [b.name for b in ready.bindings], known, ""):
             of = left.case
             seen = (of.implementation, of.kind, of.op, of.dialect, of.dtype) in judged
-            verdict, reason = Verdict.SKIP, f"left out by --budget {plan.budget:g}"
+            verdict, reason = Verdict.SKIP, f"{BY_BUDGET} {plan.budget:g}"
             if not seen:
                 verdict = Verdict.NOTRUN
                 reason = f"--budget {plan.budget:g} was spent before any case of it"

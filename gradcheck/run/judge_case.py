@@ -19,6 +19,7 @@ from gradcheck.implementations.returned import failures
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case, with_v_curves
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding, Part
+from gradcheck.results.run import NO_FEATURES
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.limits import CALL
 from gradcheck.run.plan import Plan
@@ -37,9 +38,6 @@ Ask = Callable[[Implementation, str], Sequence[Finding]]
 """Judges one case for an implementation and a dtype."""
 LeftOut = Callable[[str, str, str], str]
 """Why an operator's dialect is left out for an implementation; empty if it is judged."""
-NO_FEATURES: Final = (
-    "a sum or a norm over no features: asked with --all, or by name with --sample, alone"
-)
 _JUDGED: Final = count()
 
 

@@ -151,7 +151,7 @@ def parsed_shard(text: str) -> tuple[int, int]:
     """
     found = SHARD.fullmatch(text)
     if found is None or int(found[1]) > int(found[2]):
-        raise ValueError(f"{text!r} is no shard; write I/N with 1 ≤ I ≤ N, such as 1/3")
+        raise ValueError(f"{text!r} is not a shard; write I/N with 1 ≤ I ≤ N, such as 1/3")
     return int(found[1]), int(found[2])
 
 

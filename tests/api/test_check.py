@@ -345,12 +345,12 @@ def test_a_wider_bound_that_gives_no_reason_is_refused(wider):
 def test_a_wider_bound_is_used_where_it_is_needed_and_said(full):
     assert words(check(np.tanh, rounded_inside, X, full=full)) == {"x": "fail"}
     found = check(np.tanh, rounded_inside, X, full=full, wider=TABLE)
-    text = "by a bound 4e+09 ulp wider: tanh is looked up in a table of float32"
+    text = "by a tolerance 4e+09 ulp wider: tanh is looked up in a table of float32"
     assert (words(found), found.findings[0].slack) == ({"x": "pass"}, text)
     first, *lines = str(found).splitlines()
     assert first == f"PASS rounded_inside, float64: dx: {text}"
     assert lines[1].endswith("  allowed by")
-    assert lines[3].endswith("  a bound 4e+09 ulp wider")
+    assert lines[3].endswith("  a tolerance 4e+09 ulp wider")
     assert assert_vjp(np.tanh, rounded_inside, X, full=full, wider=TABLE) is None
 
 
@@ -358,10 +358,10 @@ def test_a_wider_bound_hides_no_more_than_it_says():
     small = Slack(ulp=10, because=TABLE.because)
     found = check(np.tanh, rounded_inside, X, wider=small)
     assert words(found) == {"x": "fail"}
-    assert "a bound 10 ulp wider: tanh is looked up" in str(found)
+    assert "a tolerance 10 ulp wider: tanh is looked up" in str(found)
     huge = check(np.tanh, rounded_inside, X, wider=Slack(ulp=1e16, because=TABLE.because))
     assert words(huge) == {"x": "inconclusive"}
-    assert "their bounds are a tenth of the gradient, or more" in huge.findings[0].reason
+    assert "their tolerances are a tenth of the gradient, or more" in huge.findings[0].reason
 
 
 def test_a_wider_bound_that_nothing_needs_leaves_no_trace():
@@ -383,7 +383,7 @@ def test_a_result_prints_as_a_table_with_the_answer_first():
     text = str(found)
     first, *lines = text.splitlines()
     assert first == "FAIL my_vjp, float64: dy: scale: dy is twice the right value"
-    assert "  reason: 9 of 9 elements are outside their bound" in lines
+    assert "  reason: 9 of 9 elements are outside their tolerance" in lines
     assert re.search(r"dx +PASS", text)
     assert re.search(r"dy +FAIL", text)
 
@@ -411,7 +411,7 @@ def test_an_assertion_carries_the_failure_and_a_pass_returns_nothing():
     text = str(caught.value)
     assert text == str(check(np.tanh, doubled, X))
     assert "FAIL doubled" in text
-    assert "9 of 9 elements are outside their bound" in text
+    assert "9 of 9 elements are outside their tolerance" in text
 
 
 def test_what_is_not_a_pass_fails_the_assertion():

@@ -117,7 +117,7 @@ def test_what_one_of_several_binds_is_asked_of_all(judged):
 def test_what_is_required_or_known_is_not_left_out(run, judged):
     found = judged(*IMPL, "--require", "silu")
     assert (found.code, variants(found)) == (1, {**BOUND, "silu/default": "unbound"})
-    assert "silu: required, but UNBOUND in typical/float64: mine:IMPL says" in found.err
+    assert "silu: required, but UNBOUND in typical/float64: not implemented by mine" in found.err
     Path("known.toml").write_text(KNOWN)
     for words in (("--baseline", "known.toml"), ()):
         found = run(*IMPL, *words)

@@ -89,7 +89,7 @@ def test_another_function_and_a_wrong_derivative_are_two_findings(dtype, forward
     if expected.get("forward") == "fail":
         reason = found["forward"].reason
         assert reason.startswith("it computes something else than cube: ")
-        assert reason.endswith("15 of 15 elements are outside their bound")
+        assert reason.endswith("15 of 15 elements are outside their tolerance")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -188,7 +188,7 @@ def test_who_says_nothing_is_unbound_and_who_declines_is_unsupported():
 
     truth = truth_of(spec())
     (finding,) = judge_case(truth, Silent(right), "float64")
-    assert (finding.verdict, finding.reason) == (Verdict.UNBOUND, "mine says nothing about cube")
+    assert (finding.verdict, finding.reason) == (Verdict.UNBOUND, "not implemented by mine")
     (finding,) = judge_case(truth, Declines(right), "float32")
     assert (finding.verdict, finding.reason) == (Verdict.UNSUPPORTED, "no float32")
 
@@ -244,8 +244,7 @@ def test_a_wrong_spec_fails_itself_and_blames_nobody_else(shape):
     found = judged(truth, Implementation(wrong))
     assert (found["x"].verdict, found["w"].verdict) == (Verdict.INVALID, Verdict.PASS)
     assert found["x"].reason == (
-        "the spec's own VJP of cube disagrees with the 50-digit oracle here; "
-        "nothing can be said of mine"
+        "the spec's own VJP of cube disagrees with the 50-digit oracle here; mine cannot be judged"
     )
 
 
@@ -434,5 +433,5 @@ def test_slack_widens_the_bound_of_a_value_by_so_many_ulps(error, verdict):
 
     found = judged(truth_of(spec()), Wide(right, forward), "float32")["forward"]
     assert found.verdict is verdict
-    said = "by a bound 100 ulp wider: it is summed in another order"
+    said = "by a tolerance 100 ulp wider: it is summed in another order"
     assert found.slack == (said if verdict is Verdict.PASS else "")

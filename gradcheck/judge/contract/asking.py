@@ -126,7 +126,7 @@ class Asking:
                 raise Unfit(error.finding.reason) from error
             raise
         if bound is None:
-            raise Unfit(f"{binding.name} says nothing about {self.case.spec.name}")
+            raise Unfit(f"not implemented by {binding.name}")
         self.bound: Bound = bound
         self._vjp = CheckedCall("vjp", bound.vjp)
 

@@ -65,7 +65,7 @@ def transposed(axes):
 TABLE = {
     # ── gradients ──
     "overwritten": (entry("mul"), RIGHT),
-    "slots swapped": (entry("mul_swapped"), {"x": ("fail", "… outside their bound…"), "y": "fail"}),
+    "slots swapped": (entry("mul_swapped"), {"x": ("fail", "… their tolerance…"), "y": "fail"}),
     "elements never written": (
         entry("mul_unwritten"),
         {"y": ("fail", "2 of 15 elements of the gradient of y are never written…", "A",

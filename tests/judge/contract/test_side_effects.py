@@ -46,7 +46,7 @@ def test_right_ones_repeat(subject, right, dtype):
 def test_what_is_kept_by_shape_is_wrong_for_other_values(subject, mutant, name):
     breach = stateless(subject(mutant(name)))
     assert breach.seen.startswith("after a call with other values of the same shape, d")
-    assert "outside their bound" in breach.seen
+    assert "outside their tolerance" in breach.seen
 
 
 def test_a_workspace_that_grew_is_seen(subject, mutant):
