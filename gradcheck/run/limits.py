@@ -106,9 +106,8 @@ class TimeLimit:
     def __init__(self, seconds: float | None, budget: float | None = None) -> None:
         """Start the clock."""
         self.seconds, self.budget = seconds, budget
-        start = time.monotonic()
-        self._end = float("inf") if seconds is None else start + seconds
-        self._spent = float("inf") if budget is None else start + budget
+        self._end = float("inf") if seconds is None else time.monotonic() + seconds
+        self._spent = None if budget is None else time.monotonic() + budget
         self._breaks = False
         self._stack = ExitStack()
 
@@ -120,7 +119,7 @@ class TimeLimit:
     @property
     def spent(self) -> bool:
         """Whether the budget is spent."""
-        return time.monotonic() >= self._spent
+        return self._spent is not None and time.monotonic() >= self._spent
 
     @property
     def why(self) -> str:
