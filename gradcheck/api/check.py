@@ -55,6 +55,12 @@ class Result:
 
         return table(self.subject, self.dtype, self.findings)
 
+    def details(self) -> str:
+        """Everything that is known: evidence, errors in ulp, a map of wrong elements."""
+        from gradcheck.report.findings import table  # door: only where a result is printed
+
+        return table(self.subject, self.dtype, self.findings, details=True)
+
 
 @np.errstate(all="ignore")  # forward is asked beyond its domain, and near the largest number
 def check(

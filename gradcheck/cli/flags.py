@@ -172,6 +172,7 @@ TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "jobs": _jobs,
     "keep-artifacts": _folder,
     "max-fail": _cases,
+    "durations": _cases,
     "max-time": seconds,
     "seed": int,
     "shard": _shard,

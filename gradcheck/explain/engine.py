@@ -168,6 +168,7 @@ class Explanation:
             says=hypothesis.says,
             rule=rule.name,
             evidence=(*hypothesis.evidence, where_wrong(obs)),
+            cause=hypothesis.cause,
         )
 
 

@@ -33,7 +33,8 @@ OUTPUT: Final = {
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 """How each kind is selected."""
 CONTRACT: Final = "contract"
-"""The row that stands for all properties which a backward owes beyond its numbers."""
+"""The name of the row that stands for all side conditions of a backward."""
+SIDE_CONDITION: Final = "side condition"
 
 _ALARMING: Final = (Verdict.INCONCLUSIVE, Verdict.NOTRUN)
 
@@ -136,14 +137,14 @@ def subject(output: str, part: Part) -> str:
 
     >>> subject("ln_f", Part.STAGE), subject("wte", Part.GRADIENT), subject("loss", Part.VALUE)
     ('stage ln_f', 'dwte', 'loss')
-    >>> subject("linear", Part.CONTRACT)
-    'contract: linear'
+    >>> subject("linear", Part.CONTRACT), subject("contract", Part.CONTRACT)
+    ('side condition linear', 'side conditions')
     """
     if part is Part.GRADIENT:
         return gradient(output)
     if part is Part.CONTRACT:
         name = clean(output)
-        return name if name == CONTRACT else f"{CONTRACT}: {name}"
+        return f"{SIDE_CONDITION}s" if name == CONTRACT else f"{SIDE_CONDITION} {name}"
     return f"stage {clean(output)}" if part is Part.STAGE else clean(output)
 
 
@@ -205,6 +206,20 @@ def comparison(miss: Miss) -> str:
         if within or error != bound:
             break
     return f"{error} {'≤' if within else '>'} {bound}{' abs' if absolute else ''}"
+
+
+def compared(miss: Miss) -> str:
+    """An element's error and tolerance in a sentence: `rel. err 0.99 > tol 1.0e-04`.
+
+    Empty where a number is not finite.
+    """
+    error, *rest = comparison(miss).split(" ")
+    if error == "got":
+        return ""
+    size = float(error)
+    plain = len(error) <= len("1.0e-01") and 1e-3 <= size < 1e4
+    kind = "abs." if rest[-1] == "abs" else "rel."
+    return f"{kind} err {number(size, 2) if plain else error} {rest[0]} tol {rest[1]}"
 
 
 def _scientific(value: float, digits: int) -> str:

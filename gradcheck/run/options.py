@@ -335,6 +335,10 @@ OPTIONS: Final = (
         help="a row for every case, every failure in full (terminal), or a line each (concise)",
     ),
     Option(
+        name="durations", section=REPORTS, kind=CASES, metavar="N",
+        help="also show the N slowest cases, and write times into JUnit reports",
+    ),
+    Option(
         name="color", section=REPORTS, kind=_one_of("auto", "always", "never"), default="auto",
         choices=("auto", "always", "never"),
         help="colour terminal output; auto (default): if the terminal supports it and NO_COLOR is "
