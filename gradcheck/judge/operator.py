@@ -77,7 +77,7 @@ def judge_case(
 
 
 def _call_failure(error: Unsupported | Broken) -> Finding:
-    if isinstance(error, Broken):
+    if isinstance(error, Broken) and error.finding.verdict is not Verdict.UNSUPPORTED:
         return error.finding
     return Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(error))
 

@@ -168,6 +168,7 @@ def test_what_is_known_of_forward_survives_a_vjp_that_breaks_or_is_lacking():
 
     assert with_vjp(ValueError()) == {"forward": "fail", "vjp": "error"}
     assert with_vjp(Unsupported("no cubes")) == {"forward": "fail", "vjp": "unsupported"}
+    assert with_vjp(NotImplementedError("no cubes")) == {"forward": "fail", "vjp": "unsupported"}
 
 
 def test_a_forward_that_raises_leaves_nothing_to_judge():
