@@ -218,17 +218,16 @@ def _log_writer(logs: Sequence[Path], baseline: Baseline | None, most: int | Non
 
 
 def left_out(plan: Plan, ready: LoadedPlan) -> str:
-    """What is not judged since no implementation has it.
+    """A line on what is not judged since no implementation has it.
 
-    "kernels:IMPL has 3 of 166 operators, and those are judged; --all reports the others too".
+    "judging 3 of 141 operators, those that kernels:IMPL implements; --all also reports the others".
     """
     whole = len({case.spec.name for case in plan.whole})
     names = [b.name for b in ready.bindings if b.name != "reference"]
-    have = "has" if len(names) == 1 else "have"
-    noun = "names" if plan.models or plan.rules else "operators"
+    noun = "operators, models and rules" if plan.models or plan.rules else "operators"
     return (
-        f"{' and '.join(names)} {have} {whole - ready.left_out:,} of {whole:,} {noun}, and those "
-        "are judged; --all reports the others too"
+        f"judging {whole - ready.left_out:,} of {whole:,} {noun}, those that "
+        f"{' or '.join(names)} implements; --all also reports the others"
     )
 
 

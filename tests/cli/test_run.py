@@ -59,8 +59,8 @@ def test_what_is_bound_is_judged_and_nothing_else(judged):
     found = judged(*IMPL)
     assert (found.code, variants(found)) == (0, BOUND)
     assert found.footer["counts"]["unbound"] == 0
-    assert "mine:IMPL has 3 of " in found.err
-    assert "--all reports the others too" in found.err
+    assert "judging 3 of " in found.err
+    assert "those that mine:IMPL implements; --all also reports the others\n" in found.err
     assert "--all" not in judged(*IMPL, "-q").err
 
 
