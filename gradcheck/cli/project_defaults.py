@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gradcheck.cli import console
 from gradcheck.cli.flags import TYPES, option_named
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.results.ci_safe import heard
@@ -20,7 +21,14 @@ from gradcheck.results.words import clean
 from gradcheck.run.options import JOBS, OPTIONS, STRING, Option
 from gradcheck.spec.case_selection import CaseSelection
 from gradcheck.system.reading import contents
-from gradcheck.system.user_modules import MAX_BYTES, TABLE, here, project_file, project_table
+from gradcheck.system.user_modules import (
+    MAX_BYTES,
+    SUFFIX,
+    TABLE,
+    here,
+    project_file,
+    project_table,
+)
 
 if TYPE_CHECKING:
     from gradcheck.run.workers.collect import Workers
@@ -100,8 +108,8 @@ def _placed(option: Option, value: Any, base: str) -> Any:
         return value
     if isinstance(value, list):
         return [_placed(option, word, base) for word in value]
-    path = option.paths or (option.name == "impl" and (value.endswith(".toml") or os.sep in value))
-    path = path and value != ""  # an empty name is reported where it is opened
+    file = option.name == "impl" and (value.endswith((".toml", SUFFIX)) or os.sep in value)
+    path = (option.paths or file) and value != ""  # an empty name is reported where it is opened
     return os.path.join(base, value) if path else value  # noqa: PTH118  "./torch" keeps its dot
 
 
@@ -186,6 +194,26 @@ def suite_of(references: Sequence[str]) -> Suite:
 
     with heard():  # a user's module may print
         return load_suite(references)
+
+
+def implementations_of(arguments: argparse.Namespace, suite: Suite) -> list[str]:
+    """The words of `--impl`, each once; a module or file without a table gets its only one.
+
+    A line on stderr names that table, unless `-q` is given.
+
+    Raises:
+        UsageError: a module or file has no table, or several.
+    """
+    if not arguments.impl:
+        return ["reference"]
+    from gradcheck.implementations.find_table import completed  # door: a user's code is named
+
+    found = {word: completed(word, suite) for word in arguments.impl}
+    if not getattr(arguments, "quiet", True):
+        for word, name in found.items():
+            if ":" in name and ":" not in word:
+                console.say(f"--impl {word}: judging {name}")
+    return list(dict.fromkeys(found.values()))
 
 
 def check_executor(arguments: argparse.Namespace) -> None:

@@ -155,7 +155,8 @@ def publish_run(
         # -q goes before the -v of a project
         verbosity = -1 if arguments.quiet else int(arguments.verbose)
         shown = found if arguments.format == "terminal" else stored
-        text = report.render(shown, arguments.format, **how, verbosity=verbosity, durations=slowest)
+        form = "concise" if verbosity < 0 and arguments.format == "terminal" else arguments.format
+        text = report.render(shown, form, **how, verbosity=verbosity, durations=slowest)
     if arguments.format != "terminal":  # which shows them itself
         wrong = found.gate.problems if found.gate is not None else ()
         for line in (*found.troubles, *(problem.text for problem in wrong), *found.unmet):

@@ -98,6 +98,15 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def share(count: int, of: int, noun: str) -> str:
+    """A count out of another one, with its verb.
+
+    >>> share(1, 9, "element"), share(3, 9, "element"), share(1, 1, "element")
+    ('1 of 9 elements is', '3 of 9 elements are', '1 of 1 element is')
+    """
+    return f"{count:,} of {plural(of, noun)} {'is' if count == 1 else 'are'}"
+
+
 def word(verdict: Standing) -> str:
     """A verdict, or what a baseline makes of it, as reports write it."""
     return verdict.value.upper()

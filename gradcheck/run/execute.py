@@ -17,6 +17,7 @@ from gradcheck.implementations.bound import Implementation
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import BY_BUDGET, Header, Run, Timing, digest_of
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import plural
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
 from gradcheck.run.limits import CrashLimit, TimeLimit, TimeUp
 from gradcheck.run.plan import LoadedPlan, Plan, loaded
@@ -190,7 +191,7 @@ def _not_reached(why: str, reached: int, planned: int) -> str:
     """Why a run ended early, with the number of cases that it did not reach."""
     if reached == planned:
         return why
-    return f"{why}; not reached: {planned - reached:,} of {planned:,} cases"
+    return f"{why}; not reached: {planned - reached:,} of {plural(planned, 'case')}"
 
 
 def header_of(plan: Plan, bindings: Sequence[Implementation]) -> Header:

@@ -346,7 +346,7 @@ OPTIONS: Final = (
     ),
     Option(
         name="quiet", section=REPORTS, kind=SWITCH, short="-q",
-        help="no progress on stderr, and no line on how code was loaded",
+        help="failures alone, a line each (--format concise), and no progress on stderr",
     ),
     Option(
         name="progress", section=REPORTS, kind=SWITCH,

@@ -17,6 +17,8 @@ from typing import Any, Final
 from gradcheck.errors import LoadError, UsageError
 from gradcheck.system.reading import Unsuitable, contents
 
+SUFFIX: Final = ".py"
+"""What the name of a module's file ends with."""
 FILE: Final = "pyproject.toml"
 TABLE: Final = "gradcheck"
 MAX_BYTES: Final = 1 << 24

@@ -192,7 +192,7 @@ def test_one_wrong_element_of_a_million_is_detected_and_named(million, record_pr
         "b1": "PASS",
     }
     assert found["w0"].worst_index == (123, 456)
-    assert found["w0"].reason == "1 of 784000 elements is wrong"
+    assert found["w0"].reason == "1 of 784,000 elements is wrong"
     assert abs(found["w0"].want - right) <= 2 * found["w0"].error_bar <= 1e-6 * abs(right)
     assert net.forwards == 2 + sum(f.evaluations for f in found.values())
     record_property("forwards", net.forwards)

@@ -521,7 +521,7 @@ def test_only_what_failed_last_time_is_run_until_nothing_fails(run, monkeypatch)
     assert "gradcheck: --lf: 1 of 12 cases failed last time\n" in found.err
     found = run(*words, "--lf", "--op", "square0[0-2]")  # combined with flags: nothing is left
     assert (found.code, ops_of("run.jsonl")) == (0, {"square00", "square01", "square02"})
-    assert "--lf: nothing of this failed last time; all 3 cases are run\n" in found.err
+    assert "--lf: nothing of this failed last time; running 3 cases\n" in found.err
     monkeypatch.setitem(
         sys.modules["slow"].WRONG, "square03", sys.modules["slow"].RIGHT["square03"]
     )

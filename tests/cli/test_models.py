@@ -92,7 +92,7 @@ def test_models_and_rules_are_listed_after_operators(run):
     for name in (*SUITE.models, *SUITE.rules):
         assert name in heads
     counted = f"{len(SUITE.models)} models, {len(SUITE.model_cases())} cases"
-    assert f"{counted} (model × dialect × size)\n" in found.out
+    assert f"{counted} (model × variant × size)\n" in found.out
 
 
 @pytest.mark.parametrize(("flag", "name"), [("--model", "gpt2"), ("--rule", "adam")])

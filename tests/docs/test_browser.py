@@ -1,4 +1,4 @@
-"""The site in a browser, opened from a folder: no request leaves it, no error, and search works."""
+"""The site in a browser, opened from a folder: accessible, searchable, and without requests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ import pytest
 pytestmark = pytest.mark.slow
 
 CHROMIUM = Path("/usr/bin/chromium")
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+VIEWS = {
+    "desktop": {**DESKTOP, "color_scheme": "light"},
+    "dark": {**DESKTOP, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
+}
+READ = [
+    "index", "tutorial", "guides/index", "guides/numpy", "guides/c", "guides/read", "pytest",
+    "baseline", "diff", "glossary", "manifest", "explanation/judgement", "reference/verdicts",
+    "reference/api", "reference/commands/run", "reference/operators/norm/rms_norm",
+]  # fmt: skip
+"""Pages that axe-core examines, of every kind."""
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +82,55 @@ def test_a_formula_is_drawn_and_not_spelt(site, opened):
     box = page.locator(".formula math mfrac").first.bounding_box()
     assert box["height"] > 30, "a fraction stands above its line"
     assert "\\" not in page.inner_text(".formula")
+
+
+@pytest.fixture(scope="module")
+def axe():
+    return pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+
+
+@pytest.mark.slow(rest=1)
+@pytest.mark.parametrize("view", VIEWS)
+def test_axe_finds_nothing(site, browser, axe, view):
+    context = browser.new_context(**VIEWS[view])
+    page = context.new_page()
+    for name in READ:
+        page.goto((site / f"{name}.html").as_uri())
+        found = axe.run(page).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], name
+    context.close()
+
+
+def test_axe_sees_pale_text_and_a_button_without_a_name(site, opened, axe):
+    page, _ = opened
+    page.goto((site / "tutorial.html").as_uri())
+    page.evaluate("document.querySelector('article p').style.color = '#999'")
+    page.evaluate("document.querySelector('.block button').removeAttribute('title')")
+    found = {one["id"] for one in axe.run(page).response["violations"]}
+    assert found == {"color-contrast", "button-name"}
+
+
+def test_a_copy_button_takes_the_command_alone(site, opened):
+    page, _ = opened
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto((site / "tutorial.html").as_uri())
+
+    def copied(text):
+        page.locator(".block", has_text=text).first.locator("button").click()
+        return page.evaluate("navigator.clipboard.readText()")
+
+    assert copied("gradcheck demo") == "gradcheck demo | head -15"
+    assert copied("def linear_backward").startswith("import numpy as np\n\nimport gradcheck\n")
+
+
+@pytest.mark.parametrize("view", ["desktop", "phone"])
+def test_keys_scroll_what_is_wider_than_the_page(site, browser, view):
+    context = browser.new_context(**VIEWS[view])
+    page = context.new_page()
+    page.goto((site / "tutorial.html").as_uri())
+    wide = page.locator(".block pre").filter(has_text="RESULT pass").first
+    wide.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(500)
+    assert wide.evaluate("block => block.scrollLeft") > 0
+    context.close()

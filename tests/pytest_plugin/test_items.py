@@ -98,7 +98,7 @@ def test_failures_say_what_is_wrong_and_gaps_why_without_a_traceback(pytest_):
         for name in ("kernels:MIXED::relu", "kernels:MIXED::silu")
     )
     assert "\nFAIL relu/default/typical/float64 · dx: sign: dx " in fail
-    assert "\n  reason: 39 of 63 elements are outside their tolerance\n  evidence: " in fail
+    assert "\n  reason: 39 of 63 elements are outside the tolerance\n  evidence: " in fail
     assert "\n  run: gradcheck repro relu/default/typical/float64:x " in fail
     assert "\nERROR silu/default/typical/float64 · vjp: vjp raised RuntimeError: boom" in error
     assert "Traceback" not in found.stdout

@@ -22,6 +22,7 @@ from gradcheck.explain.hypothesis import (
     read_primal,
 )
 from gradcheck.explain.probe import Array, Float, Mask, Probe
+from gradcheck.results.words import plural
 from gradcheck.spec.defect import Defect
 
 On = Callable[[Probe], Mask | None]
@@ -362,7 +363,8 @@ def nonfinite(obs: Observations) -> Iterator[Hypothesis]:
         )
     count = sum(int(b.sum()) for b in bad if b is not None)
     size = sum(b.size for b in bad if b is not None and b.any())
-    which = "every element" if count == size else f"{count} of {size} elements, right elsewhere"
+    which = f"{count:,} of {plural(size, 'element')}, right elsewhere"
+    which = "every element" if count == size else which
     yield Hypothesis(
         label=Defect.NON_FINITE,
         says=f"{obs.gradient} is {kind} in {which}",
