@@ -94,6 +94,7 @@ def executed(
     cases, header = plan.everything, header_of(plan, ready.bindings)
     if plan.budget is not None:
         cases = most_telling(plan.suite, cases)
+    limit.judging()
     found: dict[int, list[CaseResult]] = {}
     records: list[CaseResult]
     crashes, stopped, late = CrashLimit(), "", False

@@ -99,15 +99,15 @@ class TimeLimit:
     """The time of a run, which starts with the object; with `seconds` None it has no end.
 
     In the main thread a `breaking` block is interrupted when the time is up. In other threads,
-    which get no signals, a block that starts too late is refused. A `budget` in seconds interrupts
-    nothing: once it is spent, no further case is begun.
+    which get no signals, a block that starts too late is refused. A `budget` in seconds, which
+    starts with `judging`, interrupts nothing: once it is spent, no further case is begun.
     """
 
     def __init__(self, seconds: float | None, budget: float | None = None) -> None:
         """Start the clock."""
         self.seconds, self.budget = seconds, budget
         self._end = float("inf") if seconds is None else time.monotonic() + seconds
-        self._spent = None if budget is None else time.monotonic() + budget
+        self._spent: float | None = None
         self._breaks = False
         self._stack = ExitStack()
 
@@ -115,6 +115,10 @@ class TimeLimit:
     def over(self) -> bool:
         """Whether the time is up."""
         return time.monotonic() >= self._end
+
+    def judging(self) -> None:
+        """Start the clock of the budget: everything is loaded."""
+        self._spent = None if self.budget is None else time.monotonic() + self.budget
 
     @property
     def spent(self) -> bool:

@@ -290,7 +290,7 @@ OPTIONS: Final = (
     ),
     Option(
         name="budget", section=LIMITS, kind=SECONDS, metavar="S", plan="budget",
-        help="seconds after which no further case is begun: a typical sample of every operator "
+        help="seconds of judging after which no case is begun: a typical sample of every operator "
         "comes first, then the most telling ones; the others are SKIP, or NOTRUN where an operator "
         "was not reached",
     ),

@@ -66,7 +66,7 @@ class Plan:
         executor: where the jobs run; it changes no report.
         scheduler: the address of a Dask cluster; empty: one is started.
         max_time: the seconds that the run may take in all; None: any number.
-        budget: the seconds after which no further case is begun; None: any number. With a budget
+        budget: the seconds of judging after which no case is begun; None: any number. With a budget
             the most telling cases come first.
         all: whether cases are judged that no implementation binds, samples without features by
             other code than the suite's, and all sizes of code that is compiled for each.

@@ -105,13 +105,16 @@ def test_a_budget_that_suffices_changes_nothing_but_the_order():
     whole, asked = execute(plan(budget=None)), execute(plan())
     assert {r.key: r for r in whole.results} == {r.key: r for r in asked.results}
     assert [r.key for r in whole.results] != [r.key for r in asked.results]
-    assert execute(plan()) == asked
+    assert execute(plan()).results == asked.results
 
 
-def test_the_budget_runs_from_the_start(monkeypatch):
+def test_the_budget_runs_from_the_first_case(monkeypatch):
     now = SimpleNamespace(value=100.0)
     monkeypatch.setattr("gradcheck.run.limits.time", SimpleNamespace(monotonic=lambda: now.value))
     limit, endless = TimeLimit(None, 2.0), TimeLimit(None)
+    now.value = 103.0  # it takes its time to load
+    limit.judging()
+    endless.judging()
     assert not limit.spent
-    now.value = 102.0
+    now.value = 105.0
     assert (limit.spent, limit.over, endless.spent) == (True, False, False)
