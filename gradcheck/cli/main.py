@@ -79,7 +79,13 @@ def _carried_out(words: Sequence[str]) -> int:
         arguments, unknown = parser.parse_known_args(words)
         if unknown:
             arguments.parser.refuse(unknown)
-        return _function(arguments.command)(arguments)
+        try:
+            return _function(arguments.command)(arguments)
+        except GradcheckError as error:
+            from gradcheck.cli.project_defaults import origin  # door: only for an error
+
+            console.say(f"{origin(arguments, str(error))}{error}")
+            return error.exit_code
 
 
 def _parser(words: Sequence[str] | None = None) -> Parser:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 TYPICAL: Final = "typical"
 """The sample of ordinary values, which shows a failure best."""
-LAYER: Final = re.compile(r"\d+")
+LAYER: Final = re.compile(r"(\d+)")
 """What tells stages of one kind apart."""
+COMPARED: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.INCONCLUSIVE)
+"""Verdicts on a gradient that was computed; all others say why there is none."""
 MAX_NAMED: Final = 3
 """Operators that the words for a cause name."""
 
@@ -72,8 +74,8 @@ class Cause:
 
 def causes(run: Run) -> list[Cause]:
     """The causes of all failures that the gate does not accept: first what concerns most."""
-    failing = [r for r in run.results if run.fails(r)]
-    blames = _blames(failing)
+    telling = _in_order(run)
+    failing, blames = [*filter(run.fails, telling)], _blames(telling)
     primary, followers = _without_consequences(failing, blames)
     asked = Counter(_gradient(r) for r in run.results if r.finding.verdict.checked)
     found = [
@@ -88,10 +90,39 @@ def causes(run: Run) -> list[Cause]:
     return _with_consequences(sorted(found, key=_urgency), followers)
 
 
-def _blames(failing: Iterable[CaseResult]) -> dict[Owner, tuple[Blame, ...]]:
-    """What is known of faulty stages, by model; of its cases the first one that is exact."""
+def _in_order(run: Run) -> list[CaseResult]:
+    """Failures, and what names faulty stages, in one order however the results were merged.
+
+    Small models come before large ones, and `h.2` before `h.10`.
+    """
+    place = {name: k for k, name in enumerate((*run.header.implementations, *run.header.dtypes))}
+    size = Counter[tuple[str, ...]]()
+    for r in run.results:
+        if r.case.kind is Kind.MODEL:
+            size[r.case.op, r.case.dialect, r.case.sample] += r.finding.compared
+
+    def key(result: CaseResult) -> tuple[object, ...]:
+        case, finding = result.case, result.finding
+        first = place.get(case.implementation, len(place)), case.implementation, case.kind
+        last = place.get(case.dtype, len(place)), case.dtype
+        names = (case.op, case.dialect, case.sample, finding.part, finding.name)
+        op, *others = map(_natural, names)
+        return *first, op, size[case.op, case.dialect, case.sample], *others, *last
+
+    return sorted((r for r in run.results if r.finding.blames or run.fails(r)), key=key)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(len(part) * (k % 2), part) for k, part in enumerate(LAYER.split(name))]
+
+
+def _blames(results: Iterable[CaseResult]) -> dict[Owner, tuple[Blame, ...]]:
+    """What is known of faulty stages, by model; of its cases the first one that is exact.
+
+    It stands with the loss, which is right where gradients alone are wrong.
+    """
     found: dict[Owner, tuple[Blame, ...]] = {}
-    for result in failing:
+    for result in results:
         blames, before = result.finding.blames, found.get(_owner(result), ())
         if blames and (not before or (_exact(blames) and not _exact(before))):
             found[_owner(result)] = blames
@@ -105,11 +136,20 @@ def _exact(blames: Sequence[Blame]) -> bool:
 def _blame_of(
     results: Sequence[CaseResult], blames: Mapping[Owner, Sequence[Blame]]
 ) -> Blame | None:
-    """The blame that names a stage of these failures; else the first one of their model."""
+    """The blame that names a stage of these failures; of wrong gradients their model's first."""
     of_model = blames.get(_owner(results[0]), ())
     names = {r.finding.name for r in results if r.finding.part is Part.STAGE}
-    named = (blame for blame in of_model if names & {*blame.stages})
-    return next(named, None if names or not of_model else of_model[0])
+    if any(r.finding.verdict is not Verdict.FAIL for r in results):
+        return None  # such a verdict has its own reason
+    if names:
+        return next((blame for blame in of_model if names & {*blame.stages}), None)
+    alone = len({*map(_owner, results)}) == 1 and all(map(_may_follow, results))
+    return of_model[0] if of_model and alone else None
+
+
+def _may_follow(result: CaseResult) -> bool:
+    """Whether a faulty stage may be the cause: of a wrong gradient, not of one that is missing."""
+    return result.finding.part is Part.GRADIENT and result.finding.verdict is Verdict.FAIL
 
 
 def _gradient(result: CaseResult) -> Gradient:
@@ -118,8 +158,9 @@ def _gradient(result: CaseResult) -> Gradient:
 
 
 def _urgency(cause: Cause) -> tuple[int, bool, int, int]:
-    """What ends the code, then wrong numbers; among them what concerns most gradients."""
-    severity = min(SEVERITY.index(cause.verdict), SEVERITY.index(Verdict.FAIL))
+    """What ends the code, then what is wrong; among it what concerns most gradients."""
+    missing = cause.verdict is Verdict.MISSING  # as bad as a wrong number
+    severity = SEVERITY.index(Verdict.FAIL if missing else cause.verdict)
     case, part = cause.telling.case, cause.telling.finding.part
     follows = case.kind is Kind.MODEL and part not in (Part.VALUE, Part.STAGE)
     return severity, follows, -len(cause.gradients), -len(cause.results)
@@ -144,7 +185,7 @@ def _without_consequences(
     for r in failing:
         part, owner = r.finding.part, _owner(r)
         compares = part is Part.CONTRACT and r.finding.name in COMPARING_PROPERTIES
-        spoilt = part is Part.GRADIENT and r.finding.verdict is Verdict.FAIL and owner in staged
+        spoilt = _may_follow(r) and owner in staged
         (later if spoilt or (compares and owner in wrong) else first).append(r)
     return first, later
 
@@ -170,16 +211,16 @@ def _by_cause(
     failing: Iterable[CaseResult], blames: Mapping[Owner, Sequence[Blame]]
 ) -> list[list[CaseResult]]:
     """Failures that share a cause; what is known of no failure joins its gradient's main cause."""
-    by_gradient: dict[Gradient, list[tuple[CaseResult, str]]] = defaultdict(list)
+    by_gradient: dict[tuple[Gradient, bool], list[tuple[CaseResult, str]]] = defaultdict(list)
     spread: dict[tuple[str, str], set[Gradient]] = defaultdict(set)
     for result in failing:
         gradient, key = _gradient(result), _key(result) or _place(result, blames)
-        by_gradient[gradient].append((result, key))
+        by_gradient[gradient, result.finding.verdict in COMPARED].append((result, key))
         spread[gradient[0], key].add(gradient)
     narrow = _narrow_types(spread)
     found: dict[object, list[CaseResult]] = defaultdict(list)
     for gradient, results in by_gradient.items():
-        implementation = gradient[0]
+        implementation = gradient[0][0]
         keys = [narrow.get(implementation, key) if _rounds(r) else key for r, key in results]
         shared = {key for key in keys if key and len(spread[implementation, key]) > 1}
         known = Counter(key for key in keys if key).most_common(1)
@@ -214,7 +255,7 @@ def _key(result: CaseResult) -> str:
         if finding.part is Part.CONTRACT:
             return f"{finding.name}: {diagnosis.says}"
         return diagnosis.cause or _nameless(diagnosis.says, finding)
-    if finding.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.MISSING):
+    if finding.verdict in COMPARED:
         return ""
     # Exceptions may name the operator; a function that died in each is not one cause.
     raised = finding.verdict is Verdict.ERROR
@@ -227,7 +268,7 @@ def _place(result: CaseResult, blames: Mapping[Owner, Sequence[Blame]]) -> str:
     owner, name = _owner(result), result.finding.name
     if result.finding.part is Part.STAGE:
         return f"{owner} stage {LAYER.sub('{}', name)}"
-    return f"{owner} one of its stages" if blames.get(owner) else ""
+    return f"{owner} one of its stages" if blames.get(owner) and _may_follow(result) else ""
 
 
 def _nameless(sentence: str, finding: Finding) -> str:
@@ -281,7 +322,7 @@ class Told:
     @property
     def line(self) -> str:
         """Who fails and why, for a list of causes."""
-        return f"{self.who}: {self.what}"
+        return f"{self.who}: {self.what}" if self.what else self.who
 
 
 def told(cause: Cause, *, named: bool = False) -> Told:
@@ -346,7 +387,8 @@ def _what(cause: Cause) -> tuple[str, str]:
     finding, blame = cause.telling.finding, cause.blame
     if blame is not None:
         names = [words.clean(name) for name in blame.names]
-        text = names[0] if blame.exact and names else models.accusation(blame)
+        of_stage = blame.exact and cause.telling.finding.part is Part.STAGE
+        text = names[0] if of_stage and names else models.accusation(blame)
         return text.rstrip("."), "" if blame.exact else words.clean(blame.assumption)
     found, reason = finding.diagnosis, words.clean(finding.reason)
     if found is None or not found.word:
@@ -363,8 +405,11 @@ def _element(finding: Finding) -> str:
     top = finding.top
     if top is None:
         return ""
-    text = f"{failure_text.place(finding, top)} {failure_text.wanted(top, bars=False)}"
-    compared = words.compared(top) if failure_text.is_known(top) else ""
+    unsure = finding.verdict is Verdict.INCONCLUSIVE
+    text = f"{failure_text.place(finding, top)} {failure_text.wanted(top, bars=unsure)}"
+    if unsure or not failure_text.is_known(top):
+        return text
+    compared = words.compared(replace(top, bound=words.allowed(top, finding.verdict)))
     return f"{text}: {compared}" if compared else text
 
 
@@ -372,7 +417,8 @@ def _extent(cause: Cause) -> str:
     """How many cases fail, without which pattern, and what follows from them."""
     noun = "case" if len(cause.gradients) == 1 else "check"
     count = f"{len(cause.results):,} of {words.plural(cause.asked, noun)}"
-    parts = [f"{count} fail" if cause.asked > 1 else f"the only {noun} fails", *_otherwise(cause)]
+    verb = "fails" if len(cause.results) == 1 else "fail"
+    parts = [f"{count} {verb}" if cause.asked > 1 else f"the only {noun} fails", *_otherwise(cause)]
     if cause.consequences:
         names = dict.fromkeys(
             words.subject(r.finding.name, r.finding.part) for r in cause.consequences
@@ -390,10 +436,22 @@ def _printed(cause: Cause) -> str:
 
 
 def _otherwise(cause: Cause) -> Iterator[str]:
-    """Failures of the same gradients that have another diagnosis, or none."""
-    usual = cause.telling.finding.defect
-    others = Counter(
-        r.finding.defect or "without a pattern" for r in cause.results if r.finding.defect != usual
-    )
+    """Failures of the same gradients with another verdict, diagnosis or message."""
+    kinds = Counter(map(_kind, cause.results))
+    usual = _kind(cause.telling)
+    others = Counter[str]()
+    for (word, message), count in kinds.items():
+        if (word, message) != usual:
+            others[f"other {word}" if word == usual[0] else word] += count
     for word, count in others.most_common(MAX_NAMED):
         yield f"{count:,} {word}"
+    if more := sum(count for _, count in others.most_common()[MAX_NAMED:]):
+        yield f"{more:,} of other kinds"
+
+
+def _kind(result: CaseResult) -> tuple[str, str]:
+    """The class of a wrong gradient; else the verdict, and the message of code that raised."""
+    finding = result.finding
+    if finding.verdict is Verdict.FAIL:
+        return finding.defect or "without a pattern", ""
+    return words.word(finding.verdict), "" if finding.diagnosis else _key(result)

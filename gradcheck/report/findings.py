@@ -28,12 +28,14 @@ def table(subject: str, dtype: str, findings: Sequence[Finding], *, details: boo
     """
     ranked = sorted(findings, key=lambda finding: SEVERITY.index(finding.verdict))
     verdict = worst(finding.verdict for finding in findings)
-    told = [finding for finding in ranked if finding.reason or finding.diagnosis]
+    told = [f for f in ranked if f.reason or f.diagnosis or not f.verdict.expected]
     block = _detailed if details else causes.brief
     blocks = [block(_result(subject, dtype, f)) for f in told[: None if details else BLOCKS]]
     if len(told) > len(blocks):
         blocks.append([f"… and {words.plural(len(told) - BLOCKS, 'more gradient')}: details()"])
-    first, *others = blocks or [[f"{words.word(verdict)} {words.clean(subject)}, {dtype}"]]
+    if not told or told[0].verdict is not verdict:  # a note, beside a pass
+        blocks.insert(0, [f"{words.word(verdict)} {words.clean(subject)}, {dtype}"])
+    first, *others = blocks
     body = [
         [
             words.subject(finding.name, finding.part),
@@ -72,7 +74,8 @@ def _detailed(result: CaseResult) -> list[str]:
     said = failure_text.alone(result)
     name = words.subject(finding.name, finding.part)
     # A reason that names its subject ("vjp raised …") needs no other in front.
-    lead = said.lead if said.lead.startswith(f"{finding.name} ") else f"{name}: {said.lead}"
+    told = said.lead.startswith(f"{finding.name} ")
+    lead = said.lead if told else ": ".join(filter(None, (name, said.lead)))
     title = f"{words.word(finding.verdict)} {words.clean(result.case.op)}, {result.case.dtype}"
     lines = [f"{title}: {lead}"]
     if not finding.verdict.expected:

@@ -80,10 +80,8 @@ def _output(result: CaseResult) -> str:
 
     CI systems keep histories by these names: they stay.
     """
-    if result.finding.part is Part.CONTRACT:
-        return f"{words.CONTRACT}: {words.clean(result.finding.name)}"
-    if result.finding.part is Part.STAGE:
-        return words.subject(result.finding.name, result.finding.part)
+    if result.finding.part in (Part.CONTRACT, Part.STAGE):
+        return words.filed(result.finding.name, result.finding.part)
     return words.clean(result.finding.name)
 
 

@@ -141,7 +141,8 @@ def _failing_rows(model: Model) -> Model:
 
     def shown(block: Block) -> Block:
         wrong = [row for row in block.rows if not row.stands.expected]
-        of = f"{words.plural(len(wrong), block.part.value)} of {len(block.rows)} fail"
+        verb = "fails" if len(wrong) == 1 else "fail"
+        of = f"{words.plural(len(wrong), block.part.value)} of {len(block.rows)} {verb}"
         more = f"; the first {MAX_FAILING}, -v shows all" if len(wrong) > MAX_FAILING else ""
         return replace(block, rows=tuple(wrong[:MAX_FAILING]), title=of + more)
 

@@ -69,12 +69,15 @@ def sentence(run: Run, why: str = "") -> str:
 def duration(seconds: float) -> str:
     """Seconds as people say them.
 
-    >>> duration(0.26), duration(12.3), duration(135)
-    ('0.3 s', '12 s', '2 min 15 s')
+    >>> duration(0.02), duration(0.26), duration(12.3), duration(135)
+    ('under 0.1 s', '0.3 s', '12 s', '2 min 15 s')
     """
-    if seconds < 60:
+    if seconds < 0.05:
+        return "under 0.1 s"
+    if seconds < 59.5:
         return f"{seconds:.{1 if seconds < 10 else 0}f} s"
-    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
 
 
 def incomplete(run: Run) -> str:

@@ -275,20 +275,25 @@ class _Page(Page):
 
         said = told(cause, named=named)
         where = f" ({said.source})" if said.source else ""
-        lines = self.judged(cause.verdict, f"{said.who}{where}")[:2]
         parts = [part for part in (said.element, said.extent) if part]
         facts = self.wrap("; ".join(parts), "  ", "  ")
         if len(facts) > 1:
             facts = [clip_end(f"  {part}", self.width) for part in parts]
-        room = CAUSE_LINES - len(lines) - len(facts) - 1
-        *whole, last = self.wrap(said.sentence, "  ", "  ")[:room]
-        rest = " ".join([said.sentence]).split()[len(" ".join([*whole, last]).split()) :]
-        lines += [*whole, clip_end(" ".join([last, *rest]), self.width), *facts]
+        room = CAUSE_LINES - len(facts) - 1
+        lines = self.first(self.judged(cause.verdict, f"{said.who}{where}"), min(room - 1, 2))
+        if said.sentence:
+            lines += self.first(self.wrap(said.sentence, "  ", "  "), room - len(lines))
+        lines += facts
         if said.printed and len(lines) < CAUSE_LINES - 1:
             lines.append(clip_end(f"  printed: {said.printed}", self.width))
         if said.run:
             lines.append(f"  run: {said.run}")  # to be copied: never broken
         return lines
+
+    def first(self, lines: list[str], most: int) -> list[str]:
+        """At most so many lines of a paragraph; the last one shows whether there are more."""
+        kept = lines[:most]
+        return kept if kept == lines else [*kept[:-1], clip_end(f"{kept[-1]} …", self.width)]
 
     def summary(self, run: Run, found: Sequence[Cause]) -> list[str]:
         """Every cause in a line, where not all are shown above, and the run in one sentence."""
@@ -296,15 +301,17 @@ class _Page(Page):
             return self.wrap(run_words.sentence(run))
         from gradcheck.report.causes import told  # door: failures
 
+        named = _is_several(run)
         lines = []
         if len(found) > (0 if self.verbose else CAUSES):
             for cause in found[:LISTED]:
-                text = told(cause, named=_is_several(run)).line
+                text = told(cause, named=named).line
                 room = self.width - len(cause.verdict) - 1
                 lines.append(self.judged(cause.verdict, clip_end(text, room))[0])
             if len(found) > LISTED:
                 lines += self.wrap(f"… and {words.plural(len(found) - LISTED, 'more cause')}: -v")
-        why = f": {told(found[0]).line}" if len(found) == 1 else f", for {len(found):,} reasons"
+        alone = len(found) == 1
+        why = f": {told(found[0], named=named).line}" if alone else f", for {len(found):,} reasons"
         return lines + self.wrap(run_words.sentence(run, why))
 
     def durations(self, run: Run) -> list[str]:

@@ -103,7 +103,7 @@ class Run:
     """Why a run that is not complete ended, where that is known."""
     gate: Gate | None = None
     """What a baseline makes of the results, derived and never stored; None without a baseline."""
-    timing: Timing | None = None
+    timing: Timing | None = field(default=None, compare=False)
     """How long it took, never stored: reports of equal results are equal. None of a stored run."""
 
     @property

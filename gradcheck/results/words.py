@@ -157,6 +157,15 @@ def subject(output: str, part: Part) -> str:
     return f"stage {clean(output)}" if part is Part.STAGE else clean(output)
 
 
+def filed(output: str, part: Part) -> str:
+    """What a row is about, in baselines and JUnit reports: names on file keep their words.
+
+    >>> filed("linear", Part.CONTRACT), filed("x", Part.GRADIENT)
+    ('contract: linear', 'dx')
+    """
+    return f"{CONTRACT}: {clean(output)}" if part is Part.CONTRACT else subject(output, part)
+
+
 def position(index: tuple[int, ...]) -> str:
     """An index in brackets; empty for a scalar."""
     return f"[{', '.join(map(str, index))}]" if index else ""

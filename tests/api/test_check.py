@@ -362,10 +362,12 @@ def test_a_wider_bound_is_used_where_it_is_needed_and_said(full):
     found = check(np.tanh, rounded_inside, X, full=full, wider=TABLE)
     text = "by a tolerance 4e+09 ulp wider: tanh is looked up in a table of float32"
     assert (words(found), found.findings[0].slack) == ({"x": "pass"}, text)
-    first, *lines = str(found).splitlines()
-    assert first == f"PASS rounded_inside, float64: dx: {text}"
-    assert lines[1].endswith("  allowed by")
-    assert lines[3].endswith("  a tolerance 4e+09 ulp wider")
+    head, table = str(found).split("\n\n")
+    assert head.startswith(f"PASS rounded_inside · dx, float64\n  {text}\n  dx[")
+    assert " > " not in head
+    lines = table.splitlines()
+    assert lines[0].endswith("  allowed by")
+    assert lines[2].endswith("  a tolerance 4e+09 ulp wider")
     assert assert_vjp(np.tanh, rounded_inside, X, full=full, wider=TABLE) is None
 
 
@@ -396,7 +398,13 @@ def test_a_result_prints_as_a_table_with_the_answer_first():
     found = check(lambda x, y: x * y, my_vjp, X, Y)
     assert isinstance(found, Result)
     text = str(found)
-    first, *lines = text.splitlines()
+    first, what, value, *_ = text.splitlines()
+    assert first == "FAIL my_vjp · dy, float64"
+    assert what == "  dy is twice the right value (scale; wrong at all 4 inputs tried)"
+    assert re.fullmatch(
+        r"  dy\[\d] got \S+, expected \S+: rel. err 0.5 > tol \S+; 9 of 9 elements fail", value
+    )
+    first, *lines = found.details().splitlines()
     assert first == "FAIL my_vjp, float64: dy: scale: dy is twice the right value"
     assert "  reason: 9 of 9 elements are outside the tolerance" in lines
     assert re.search(r"dx +PASS", text)

@@ -14,6 +14,7 @@ FREE = {
     "budget",
     "keyword",
     "max_fail",
+    "durations",
     "max_time",
     "suite",
     "seed",

@@ -8,7 +8,7 @@ EVIDENCE = ("taylor", "curve", "heat")
 def test_a_run_says_whose_convention_it_found(run):
     found = run("--op", "relu", "--sample", "kink")
     assert found.code == 0
-    assert "convention: relu, x = 0: 0 (PyTorch, JAX, ggml)" in found.out
+    assert "\nsubgradient at kinks: relu, x = 0: 0 (PyTorch, JAX, ggml)" in found.out
 
 
 def test_a_convention_asked_for_is_the_only_right_one(run):
@@ -39,6 +39,6 @@ def test_taylor_adds_the_remainder_of_every_gradient(judged):
 def test_all_four_dtypes_stand_side_by_side(run):
     found = run("--op", "tanh", "--dtype", "all")
     assert found.code == 0
-    assert "dtypes          float64, float32, float16, bfloat16" in found.out
+    assert " · float64, float32, float16, bfloat16 · " in found.out
     (row,) = (line for line in found.out.splitlines() if line.split()[:1] == ["dx"])
     assert row.count("PASS") == 4

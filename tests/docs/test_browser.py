@@ -21,6 +21,27 @@ READ = [
     "reference/api", "reference/commands/run", "reference/operators/norm/rms_norm",
 ]  # fmt: skip
 """Pages that axe-core examines, of every kind."""
+OTHERS, TROUBLE = "guides/from-other-checkers", "guides/troubleshooting"
+FOUND = {
+    "tolerance": OTHERS,
+    "finite difference": OTHERS,
+    "gradient check": OTHERS,
+    "numerical gradient": OTHERS,
+    "check_grads": OTHERS,
+    "atol": OTHERS,
+    "backward": "guides/pytorch",
+    "segfault": TROUBLE,
+    "hang": TROUBLE,
+    "import error": TROUBLE,
+    "flaky": TROUBLE,
+    "slow": TROUBLE,
+    "inconclusive": "guides/inconclusive",
+    "windows": "guides/platforms",
+    "ctypes": "guides/c",
+    "exit code": "guides/ci",
+    "layer norm": "reference/operators/norm/layer_norm",
+}
+"""What people type, and the page that comes first."""
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +94,34 @@ def test_a_search_finds_an_operator_by_a_part_of_its_name(site, opened):
     page.click("input.md-search__input")
     page.keyboard.type("layer norm", delay=20)
     page.wait_for_selector(".md-search-result__item a[href*='layer_norm']")
+    assert wrong == []
+
+
+@pytest.mark.slow(rest=0)
+def test_guides_come_before_design_records_and_synonyms_are_known(site, opened):
+    page, wrong = opened
+    page.goto((site / "index.html").as_uri())
+    page.click("input.md-search__input")
+
+    def found(words: str) -> list[str]:
+        page.fill("input.md-search__input", "")
+        page.keyboard.type(words)
+        page.wait_for_function(
+            "words => document.querySelector('.md-search-result__item a')?.href"
+            ".endsWith('?h=' + words.replaceAll(/[ _]/g, '+'))",
+            arg=words,
+        )
+        links = page.locator(".md-search-result__item > a").evaluate_all(
+            "all => all.map(a => a.href)"
+        )
+        pages = [link.partition(f"{site.name}/")[2].partition(".html")[0] for link in links]
+        return list(dict.fromkeys(pages))
+
+    for words, first in FOUND.items():
+        pages = found(words)
+        assert first == pages[0], f"{words}: {pages}"
+        assert not any(one.startswith(("adr/", "reports/", "project/")) for one in pages[:2]), words
+    assert "adr/0031-one-pair-per-colour" in found("pairwise colours"), "a record is found at all"
     assert wrong == []
 
 
