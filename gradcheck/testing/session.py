@@ -200,7 +200,8 @@ class Session:
         kept = asked(option("require"), plan.suite, selected)
         if not option("config"):  # a project requires things of a whole run
             refuse_left_out(option("require"), kept)
-        return replace(plan, require=kept)
+        known = [entry.match for entry in self.baseline.entries] if self.baseline else []
+        return replace(plan, require=kept, known=known)
 
 
 def _checks(plan: Plan, bindings: Sequence[Implementation]) -> list[Check]:

@@ -263,7 +263,7 @@ def test_a_disk_that_fills_leaves_the_file_as_it_was(baseline, listed, monkeypat
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gradcheck.cli.baseline.replace", full)
+    monkeypatch.setattr("gradcheck.system.atomic_io.replace", full)
     found = baseline("update", FILE, *WRONG)
     assert found.code == 2
     assert "No space left on device; it is as it was" in found.err

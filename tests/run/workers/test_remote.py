@@ -187,7 +187,7 @@ def test_what_is_finished_is_kept_when_the_time_is_up_and_the_rest_is_not_run(mo
     asked = plan("relu", "tanh", "scale", max_time=1000.0)
     made, count = [], len(asked.cases)
     monkeypatch.setattr(
-        "gradcheck.run.execute.TimeLimit", lambda s: made.append(TimeLimit(s)) or made[-1]
+        "gradcheck.run.execute.TimeLimit", lambda *s: made.append(TimeLimit(*s)) or made[-1]
     )
 
     def up(done, *_):
