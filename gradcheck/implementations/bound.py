@@ -68,8 +68,9 @@ class Bound:
     bools, has True, and None for the others; `strided` says that arrays of any memory layout
     reach the code as they are. `slack` widens the bound, with a sentence why; `source` is the file
     and line of the code; `printed()` gives, and forgets, what it has printed since it was last
-    asked. `missing` names primals whose gradient the code lacks, with the reason; `recipe` says how
-    a script calls it, where one can.
+    asked. `compiles` says that a compiler is loaded beside it, which may compile it for each size
+    of its arguments. `missing` names primals whose gradient the code lacks, with the reason;
+    `recipe` says how a script calls it, where one can.
     """
 
     vjp: Callable[..., Any]
@@ -81,6 +82,7 @@ class Bound:
     slack: Slack | None = None
     source: str = ""
     printed: Callable[[], str] = lambda: ""
+    compiles: bool = False
     missing: Mapping[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
 

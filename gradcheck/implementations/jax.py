@@ -94,6 +94,11 @@ class JaxOp(Differentiated):
         bwd = getattr(self.function, "bwd", None)
         return bwd if callable(bwd) else self.function
 
+    @property
+    def signature(self) -> tuple[Callable[..., Any], int]:
+        """The function."""
+        return self.function, 0
+
     def bound(self, attrs: Attrs, fixed: Attrs) -> Bound:
         """The operator for `attrs`; `fixed` are the values that its code may have fixed.
 
