@@ -240,7 +240,7 @@ def test_without_certificates_nothing_is_claimed(make):
     run = make.run(make.result())
     assert run_words.certificate(run) is None
     for form in FORMATS:
-        assert "impostors" not in render(run, form)
+        assert "deliberately wrong" not in render(run, form)
 
 
 @pytest.mark.parametrize("form", FORMATS)
