@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -110,7 +111,7 @@ def seconds(word: str) -> float:
 
 def _jobs(word: str) -> int:
     try:
-        count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
+        count = _cores() if word == "auto" else int(word)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{word!r} is no number of processes; write 1 or more, or auto"
@@ -118,6 +119,14 @@ def _jobs(word: str) -> int:
     if count < 1:
         raise argparse.ArgumentTypeError(f"{word} processes do nothing; write 1 or more, or auto")
     return count
+
+
+def _cores() -> int:
+    """Cores that this process may use; 1 on Windows, which has no worker processes."""
+    if sys.platform == "win32":
+        return 1
+    allowed = getattr(os, "sched_getaffinity", None)  # macOS has none
+    return os.cpu_count() or 1 if allowed is None else len(allowed(0))
 
 
 def _cases(word: str) -> int:

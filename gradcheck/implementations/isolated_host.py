@@ -40,8 +40,8 @@ from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import load_suite
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.suite import Case, Suite
+from gradcheck.system.posix import libc
 
-_libc = ctypes.CDLL(None)
 NONE: Final = {"kind": "none"}
 """The answer where nothing is bound."""
 TEXT: Final = 20_000
@@ -311,7 +311,7 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):  # whatever the code has put in their place
             stream.flush()
-    _libc.fflush(None)
+    libc.fflush(None)
 
 
 def main(words: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import fcntl
 import math
 import os
 import platform
@@ -30,6 +29,7 @@ from gradcheck.implementations.manifest.schema import Command, File
 from gradcheck.implementations.processes.c_worker import Worker
 from gradcheck.implementations.processes.crash_or_hang import WorkerError, because, in_words
 from gradcheck.implementations.processes.worker import RequestError
+from gradcheck.system.posix import fcntl
 from gradcheck.system.reading import opened
 
 LARGEST: Final = 1 << 40

@@ -12,8 +12,7 @@ from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.explain.shrink import Shrunk
 from gradcheck.implementations.bound import Bound, Implementation
 from gradcheck.implementations.load import MANIFEST, WORDS
-from gradcheck.implementations.native.library import Native
-from gradcheck.report.scripts import c, python
+from gradcheck.report.scripts import python
 from gradcheck.report.scripts.point import Accepted, primal_of
 from gradcheck.spec.dtype_selection import CERTIFIED, DTYPES, LOW
 from gradcheck.spec.operator import OpSpec
@@ -71,18 +70,21 @@ def written(
         raise UsageError(
             f"--export: d{primal_of(shrunk)} has no elements here: there is nothing to show"
         )
-    if isinstance(binding, Native):
-        if path.suffix != C:
-            raise UsageError(f"--export {path}: {word} is a C library; end the name in {C}")
-        return c.program(shrunk, accepted, binding, path, said)
-    if bound.recipe is None:
+    if bound.recipe is not None:
+        if path.suffix != PYTHON:
+            raise UsageError(f"--export {path}: {word} is Python; end the name in {PYTHON}")
+        return python.script(shrunk, accepted, bound.recipe, _table(word), said)
+    from gradcheck.implementations.native.library import Native  # door: POSIX systems alone
+    from gradcheck.report.scripts import c
+
+    if not isinstance(binding, Native):
         raise UsageError(
-            f"--export: {word} answers through a protocol or on file: no short script can ask it; "
-            "a table of Python objects can be exported, or a C library"
+            f"--export: {word} answers through a protocol or on file, and a short script cannot "
+            "ask it; export a table of Python objects, or a C library"
         )
-    if path.suffix != PYTHON:
-        raise UsageError(f"--export {path}: {word} is Python; end the name in {PYTHON}")
-    return python.script(shrunk, accepted, bound.recipe, _table(word), said)
+    if path.suffix != C:
+        raise UsageError(f"--export {path}: {word} is a C library; end the name in {C}")
+    return c.program(shrunk, accepted, binding, path, said)
 
 
 def _table(word: str) -> python.Table:
