@@ -220,6 +220,11 @@ def _repro(parser: argparse.ArgumentParser) -> None:
         "--export", type=Path, metavar="FILE",
         help="also write the case as a script: FILE.py for code in Python, FILE.c for a C library",
     )  # fmt: skip
+    parser.add_argument(
+        "--issue", type=Path, metavar="FILE",
+        help="also write the case as an issue for a tracker, in a few lines of PyTorch's or JAX's "
+        "own API, which are run once: FILE.md, or FILE.py for its script alone",
+    )  # fmt: skip
     add_sections(parser, REPORTS)
     parser.set_defaults(command="repro:repro")
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from gradcheck.errors import GradcheckError
 from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Implementation, bind
+from gradcheck.implementations.isolated_calls import WRITTEN
 from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.floats import FLUSHING, Floats
@@ -194,9 +195,9 @@ class Host:
                 "zeroed": sorted(bound.into.zeroed),
                 "aliases": [[*pair] for pair in bound.into.aliases],
             }
-        if bound.recipe is not None:
-            recipe = asdict(bound.recipe)
-            facts["recipe"] = packer.pack(recipe)
+        for name in WRITTEN:
+            if (found := getattr(bound, name)) is not None:
+                facts[name] = packer.pack(asdict(found))
         return {**self._kept(roles), **facts, "attrs": packer.pack(dict(bound.attrs))}
 
     def _model(self, case: ModelCase, bound: BoundModel) -> dict[str, Any]:

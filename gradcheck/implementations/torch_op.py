@@ -6,16 +6,21 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.bound import Bound, Callee
 from gradcheck.implementations.returned import Missing, broken, overwrites
-from gradcheck.implementations.user_functions import Differentiated, accepted
+from gradcheck.implementations.user_functions import (
+    Differentiated,
+    accepted,
+    address_of,
+    public_name,
+)
 from gradcheck.numerics.arrays import Attrs, dtype_named, is_float
 
 Array = NDArray[Any]
@@ -77,6 +82,11 @@ class Plain:
     """Any function of tensors."""
 
     function: Callable[..., Any]
+    style: ClassVar[str] = "function"
+
+    @property
+    def given(self) -> Any:
+        return self.function
 
     @property
     def signature(self) -> Callable[..., Any]:
@@ -100,6 +110,11 @@ class Module:
 
     module: Any
     made: dict[Any, Any] = field(default_factory=dict)
+    style: ClassVar[str] = "module"
+
+    @property
+    def given(self) -> Any:
+        return self.module
 
     @property
     def signature(self) -> Callable[..., Any]:
@@ -130,6 +145,8 @@ class Applied:
     write into the cotangent, all without a word (pytorch#78355); here each is seen.
     """
 
+    style: ClassVar[str] = "apply"
+
     def __init__(self, torch: Any, function: Any) -> None:
         """Subclass `function`, so that what its backward is given and returns is kept."""
         self.original, self.torch = function, torch
@@ -155,6 +172,10 @@ class Applied:
 
         body = {which: staticmethod(watched), "__module__": function.__module__}
         self.function: Any = type(function.__name__, (function,), body)
+
+    @property
+    def given(self) -> Any:
+        return self.original
 
     @property
     def signature(self) -> Callable[..., Any]:
@@ -267,6 +288,24 @@ class TorchOp(Differentiated):
         """The Function's own backward; else the function, or forward of the module."""
         found: Callable[..., Any] = self.call.code
         return found
+
+    def callee(self, attrs: Attrs, primals: int, item: tuple[str, str] | None) -> Callee | None:
+        """How the function, or the module's instance, is called."""
+        function = self.call.given
+        name = public_name(function)
+        place = ("", name) if name else address_of(function) or item
+        if place is None:
+            return None
+        style, behind = self.call.style, ()
+        if style == "apply":
+            try:
+                attrs, behind = {}, tuple(self.call.behind(primals, attrs))
+            except TypeError:  # it cannot be called at all; asked for gradients, it says why
+                return None
+        return Callee(
+            framework="torch", module=place[0], name=place[1], style=style, attrs=attrs,
+            behind=behind, device=self.device or "",
+        )  # fmt: skip
 
     def bound(self, attrs: Attrs, fixed: Attrs) -> Bound:
         """The operator for `attrs`; `fixed` are the values that its code may have fixed.

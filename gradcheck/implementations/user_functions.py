@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from gradcheck.errors import LoadError, Unsupported
+from gradcheck.implementations.bound import Callee
 from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import resolve
@@ -175,10 +177,7 @@ def _code(function: Any) -> CodeType | None:
 
 def _wrapped(function: Any) -> Any:
     """What a wrapper says that it wraps: an object of a user's may answer anything."""
-    try:
-        return getattr(function, "__wrapped__", None)
-    except Exception:  # noqa: BLE001  code of the user's answers
-        return None
+    return _safely(function, "__wrapped__")
 
 
 def _seen(path: Path) -> str | None:
@@ -190,10 +189,54 @@ def _seen(path: Path) -> str | None:
         return None
 
 
+HOMES: Final = (
+    "torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft",
+    "jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax.numpy.linalg", "jax.numpy.fft",
+)  # fmt: skip
+"""Where frameworks have the public names of their functions."""
+MAKERS: Final = ("torch", "jax", "jaxlib")
+"""Packages whose functions those are."""
+
+
+def public_name(function: Any) -> str:
+    """The name in `HOMES` of a framework's own function; empty if it has none there."""
+    if str(_safely(function, "__module__")).partition(".")[0] not in MAKERS:
+        return ""
+    for home in (home for home in HOMES if home in sys.modules):
+        for name, found in vars(sys.modules[home]).items():
+            if found is function and not name.startswith("_"):
+                return f"{home}.{name}"
+    return ""
+
+
+def address_of(function: Any) -> tuple[str, str] | None:
+    """Module and name from which a function or class can be imported."""
+    module, name = (_safely(function, attr) for attr in ("__module__", "__qualname__"))
+    found = sys.modules.get(str(module))
+    for part in str(name).split("."):
+        found = _safely(found, part)
+    return None if found is None or found is not function else (str(module), str(name))
+
+
+def _safely(found: Any, name: str) -> Any:
+    """An attribute, or None: an object of a user's may raise anything."""
+    try:
+        return getattr(found, name, None)
+    except Exception:  # noqa: BLE001  code of the user's answers
+        return None
+
+
 class Differentiated(ABC):
     """A table entry's VJP, from `asked`."""
 
     __slots__ = ()
+
+    @abstractmethod
+    def callee(self, attrs: Attrs, primals: int, item: tuple[str, str] | None) -> Callee | None:
+        """How its function is called with that many primals; None where a script cannot import it.
+
+        `item` is where it stands in a table, if it does: a module, and an expression there.
+        """
 
     @property
     @abstractmethod

@@ -20,6 +20,7 @@ from gradcheck.spec.suite import Case, Suite
 
 PYTHON, C = ".py", ".c"
 FORMS: Final = (PYTHON, C)
+ISSUES: Final = (".md", PYTHON)
 AGAIN: Final = "Again: "
 """What a line begins with that says how to judge the case again: every export has one."""
 HEAD: Final = 1 << 14
@@ -27,7 +28,7 @@ HEAD: Final = 1 << 14
 
 
 def check_form(path: Path, words: Sequence[str]) -> None:
-    """Refuse before the run what can be seen to be no export.
+    """Refuse before the run what cannot be an export.
 
     Raises:
         UsageError: the file has another ending, or no code of a user's is named.
@@ -36,17 +37,37 @@ def check_form(path: Path, words: Sequence[str]) -> None:
         raise UsageError(
             f"--export {path}: end its name in {PYTHON} for code in Python, in {C} for a C library"
         )
-    if len(words) > 1:
-        raise UsageError("--export shows one implementation: name one --impl")
-    if path.is_file() and AGAIN.encode() not in _head(path):
-        raise UsageError(f"--export {path}: it exists, and is no export; give another name")
+    _check_single("--export", path, words)
     for word in words:
         if word in WORDS:
-            whose = "the reference is" if word == "reference" else f"{word}'s own operators are"
-            raise UsageError(f"--export: {whose} no code of yours; name yours by --impl")
+            whose = "the reference" if word == "reference" else f"{word}'s own operators"
+            how = "" if word == "reference" else ", or write --issue FILE.md"
+            raise UsageError(f"--export: {whose} cannot be exported; name your code by --impl{how}")
 
 
-def _head(path: Path) -> bytes:
+def check_issue(path: Path, words: Sequence[str]) -> None:
+    """Refuse before the run what cannot be an issue.
+
+    Raises:
+        UsageError: the file has another ending, or the reference is named.
+    """
+    if path.suffix not in ISSUES:
+        raise UsageError(f"--issue {path}: end its name in .md for Markdown, in .py for its script")
+    _check_single("--issue", path, words)
+    if "reference" in words:
+        raise UsageError(
+            "--issue is for PyTorch and JAX: name --impl torch, jax or pkg.module:NAME"
+        )
+
+
+def _check_single(flag: str, path: Path, words: Sequence[str]) -> None:
+    if len(words) > 1:
+        raise UsageError(f"{flag} shows one implementation: name one --impl")
+    if path.is_file() and AGAIN.encode() not in _contents(path):
+        raise UsageError(f"{flag} {path}: it exists, and is not an export; give another name")
+
+
+def _contents(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(HEAD)
 
