@@ -13,6 +13,7 @@ for folder in (ROOT, ROOT / "cases", ROOT / "docs"):  # the checkout's own code 
 
 from _pages import (  # noqa: E402  found through the path set above, as all below
     api,
+    blocks,
     commands,
     config,
     curve,
@@ -25,8 +26,6 @@ from _pages import (  # noqa: E402  found through the path set above, as all bel
     vocabulary,
 )
 from mkdocs.structure.files import File  # noqa: E402
-
-from gradcheck.results.verdict import Known, Verdict  # noqa: E402
 
 MAKERS = (operators, models, commands, config, vocabulary, formats, api, example, files)
 FIGURES = {
@@ -42,9 +41,22 @@ NAVIGATION = {
     "commands": commands.navigation,
     "records": records.navigation,
 }
+BOOST = {
+    "tutorial.md": 3.0,
+    "guides/": 3.0,
+    "reference/api.md": 0.1,
+    "adr/": 0.001,
+    "reports/": 0.001,
+    "project/": 0.001,
+    "files/": 0.001,
+    "examples/": 0.001,
+}
+"""Factors of pages in search results, by path or folder; a match in a title counts 1,000 times."""
+SECTION = re.compile(  # one with a page of its own has a label without text
+    r'aria-labelledby="__nav_([\d_]+)_label"([^>]*>\s*<label class="md-nav__title" for="__nav_\1">'
+    r'\s*<span class="md-nav__icon md-icon"></span>\s*)([^<]*[^<\s])'
+)
 FIGURE = re.compile(r"<!-- figure: (\w+) -->")
-SHOWN = re.compile(r'(?<=<span class="go">)[^<]*(?=</span>)')
-VERDICT = re.compile(r"\b(" + "|".join(word.upper() for word in [*Verdict, *Known]) + r")\b")
 SESSION = re.compile(r"^<!-- (no )?session.*?-->\n", flags=re.MULTILINE)
 
 
@@ -75,8 +87,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite links out of docs/ to pages of the site, and insert figures."""
+    """Rewrite links out of docs/ to pages of the site, insert figures, and rank for the search."""
     uri = page.file.src_uri
+    for place, factor in BOOST.items():
+        if uri.startswith(place):
+            page.meta.setdefault("search", {}).setdefault("boost", factor)
     if page.file.generated_by is None:
         markdown = files.localised(markdown, f"docs/{uri}", uri)
     markdown = SESSION.sub("", markdown)
@@ -84,9 +99,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Colour the verdicts in command output, as a terminal does."""
+    """Finish code blocks: copy buttons, and verdicts in colour."""
+    return blocks.finished(html)
 
-    def marked(match: re.Match[str]) -> str:
-        return f'<span class="says {match[1].lower()}">{match[1]}</span>'
 
-    return SHOWN.sub(lambda match: VERDICT.sub(marked, match[0]), html)
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the search dialog and the parts of the navigation, for screen readers."""
+    output = output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
+    return SECTION.sub(r'aria-label="\3"\2\3', output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 from collections import defaultdict
 from itertools import pairwise
@@ -157,6 +158,13 @@ def pytest_runtest_protocol(item):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="session")
+def untimed():
+    """`untimed(text)`: a terminal report without the seconds that the run took."""
+    took = re.compile(r" compared\s+in\s+[\d.a-z\s]+?\s+s\.$", re.MULTILINE)
+    return lambda text: took.sub(" compared.", text)
 
 
 @pytest.fixture(scope="session")

@@ -5,22 +5,25 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import reprlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MappingProxyType, MethodType
-from typing import Any, Final, Literal, TextIO
+from typing import Any, Final, Literal, Never, TextIO
 
 import numpy as np
 
 from gradcheck.api.elementwise_check import Request
 from gradcheck.api.judge_function import judge_function
-from gradcheck.errors import UsageError
+from gradcheck.errors import GradcheckError, UsageError, nearest
+from gradcheck.implementations.user_functions import argument_names
 from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES
 from gradcheck.numerics.arrays import Array, is_float
 from gradcheck.numerics.time_budget import Watch
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict, worst
+from gradcheck.results.words import share
 from gradcheck.spec.operator import Slack
 
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -55,11 +58,17 @@ class Result:
 
         return table(self.subject, self.dtype, self.findings)
 
+    def details(self) -> str:
+        """Everything that is known: evidence, errors in ulp, a map of wrong elements."""
+        from gradcheck.report.findings import table  # door: only where a result is printed
+
+        return table(self.subject, self.dtype, self.findings, details=True)
+
 
 @np.errstate(all="ignore")  # forward is asked beyond its domain, and near the largest number
 def check(
-    forward: Callable[..., Any],
-    vjp: Callable[..., Any],
+    forward: Any,
+    vjp: Any,
     *primals: Any,
     seed: int = 0,
     attrs: Mapping[str, Any] = NO_ATTRS,
@@ -71,12 +80,17 @@ def check(
     budget: float | None = None,
     wider: Slack | None = None,
     explain: bool = True,
+    **unexpected: Never,
 ) -> Result:
     """Judge `vjp` against the derivative of `forward` at `primals`.
 
     `forward(*primals, **attrs)` returns an array or a tuple of arrays;
     `vjp(ct, *primals, **attrs)` returns one cotangent per primal (a bare array for one primal,
     None for an integer one), where `ct` is shaped as forward's output (a tuple for several).
+
+    `check(op, *primals)` takes both from one object: its `forward` and its `vjp` or `backward`
+    (where that takes the cotangent alone, forward is called right before it), or what PyTorch or
+    JAX differentiates (a `torch.autograd.Function`, a module, a `jax.custom_vjp`).
 
     First all primals move at once along a random direction, drawn from `seed`. Where ⟨gradient,
     direction⟩ agrees with the slope of forward within the slope's own error bar, and an error of a
@@ -166,7 +180,9 @@ def check(
             float32, float16, bfloat16, complex128 or complex64 (integers apart), or there is none
             of these to differentiate by, or two precisions; `order` is neither 1 nor 2, a
             `double_vjp` comes without `order=2`, `order=2` or a `jvp` in 16 bits, `convention` is
-            another one, `budget` is not more than 0, or `wider` is no `Slack`.
+            another one, `budget` is not more than 0, or `wider` is no `Slack`; or there is no
+            vjp.
+        TypeError: an unknown keyword is given; attributes belong in `attrs`.
 
     >>> import numpy as np
     >>> check(lambda x: x**2, lambda ct, x: 2 * x * ct, np.array([1.0, 2.0])).ok
@@ -179,13 +195,21 @@ def check(
     >>> check(lambda x: x**2, lambda ct, x: 2 * saved * ct, saved, order=2).verdict.name
     'FAIL'
     """
+    if unexpected:
+        raise _unexpected("check", unexpected)
+    subject = ""
+    if not callable(vjp):
+        from gradcheck.api.one_object import functions_of  # door: one object
+
+        primals = (vjp, *primals)
+        forward, vjp, subject = functions_of(forward, len(primals))
     _check_request(order, double_vjp, jvp, convention, budget, wider)
     arrays = tuple(_as_primal(value, i) for i, value in enumerate(primals))
     dtype = _common_dtype(arrays)
     if dtype in LOW_TOLERANCES and (order == 2 or jvp is not None):
         raise UsageError(f"order=2 and jvp are judged in float64 and float32, not in {dtype}")
     names = _names(forward, len(arrays))
-    subject = getattr(vjp, "__name__", type(vjp).__name__)
+    subject = subject or getattr(vjp, "__name__", type(vjp).__name__)
 
     request = Request(
         forward=forward,
@@ -225,8 +249,8 @@ def _rewrites(stream: TextIO | None) -> bool:
 
 
 def assert_vjp(
-    forward: Callable[..., Any],
-    vjp: Callable[..., Any],
+    forward: Any,
+    vjp: Any,
     *primals: Any,
     seed: int = 0,
     attrs: Mapping[str, Any] = NO_ATTRS,
@@ -237,29 +261,48 @@ def assert_vjp(
     convention: Literal["torch", "jax"] | None = None,
     budget: float | None = None,
     wider: Slack | None = None,
+    **unexpected: Never,
 ) -> None:
-    """Raise unless `check` passes; the arguments are those of `check`.
+    """Raise unless `check` passes; the arguments are those of `check`, one object included.
 
     Raises:
         AssertionError: the check did not pass; the text is the failure.
-        UsageError: as for `check`.
+        UsageError, TypeError: as for `check`.
     """
-    found = check(
-        forward,
-        vjp,
-        *primals,
-        seed=seed,
-        attrs=attrs,
-        full=full,
-        order=order,
-        double_vjp=double_vjp,
-        jvp=jvp,
-        convention=convention,
-        budget=budget,
-        wider=wider,
-    )
+    __tracebackhide__ = True  # a test's traceback ends at the user's line
+    if unexpected:
+        raise _unexpected("assert_vjp", unexpected)
+    try:
+        found = check(
+            forward,
+            vjp,
+            *primals,
+            seed=seed,
+            attrs=attrs,
+            full=full,
+            order=order,
+            double_vjp=double_vjp,
+            jvp=jvp,
+            convention=convention,
+            budget=budget,
+            wider=wider,
+        )
+    except GradcheckError as error:  # the mistake is in the call, not below it
+        raise error.with_traceback(None) from None
     if not found.ok:
         raise AssertionError(str(found))
+
+
+def _unexpected(function: str, given: Mapping[str, Any]) -> TypeError:
+    """The error of keywords that `check` does not have."""
+    name = next(iter(given))
+    parameters = inspect.signature(check).parameters.values()
+    near = nearest(name, [p.name for p in parameters if p.kind is p.KEYWORD_ONLY])
+    hint = f" (did you mean {near!r}?)" if near else ""
+    return TypeError(
+        f"{function}() got an unexpected keyword argument {name!r}{hint}; pass attributes of "
+        f"forward and vjp as attrs={reprlib.repr({**given})}"
+    )
 
 
 def _check_request(
@@ -290,7 +333,7 @@ def _as_primal(value: Any, index: int) -> Array:
     try:
         array = np.array(value)
     except (ValueError, TypeError) as error:  # the latter of a bfloat16 tensor
-        raise UsageError(f"primal {index} is no array: {error}") from error
+        raise UsageError(f"primal {index} is not an array: {error}") from error
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     kind = array.dtype.kind
@@ -308,10 +351,10 @@ def _as_primal(value: Any, index: int) -> Array:
 
 
 def _refuse_infinite(array: Array, index: int) -> None:
-    strange = array.size - np.count_nonzero(np.isfinite(array))
+    strange = array.size - int(np.count_nonzero(np.isfinite(array)))
     if strange:
         raise UsageError(
-            f"primal {index} has {strange} of {array.size} elements that are infinite or NaN: no "
+            f"primal {index}: {share(strange, array.size, 'element')} infinite or NaN: no "
             "derivative is defined there; pass finite ones, and a constant (a mask, a limit) in "
             "attrs"
         )
@@ -335,18 +378,9 @@ def _common_dtype(arrays: Sequence[Array]) -> str:
 def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
     """Names of the primals, from forward's signature where it has one."""
     own: Any = forward.__func__ if isinstance(forward, MethodType) else forward
-    if isinstance(own, FunctionType) and not own.__dict__:  # what follows costs 15 µs
+    names: tuple[str, ...] = ()
+    if isinstance(own, FunctionType) and not own.__dict__:
         names = own.__code__.co_varnames[own is not forward : own.__code__.co_argcount]
-    else:
-        names = _positional(forward)
+    if len(names) < count:  # this costs 15 µs
+        names = argument_names(forward)
     return names[:count] if len(names) >= count else tuple([f"primal{i}" for i in range(count)])
-
-
-def _positional(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the parameters that take a positional argument."""
-    try:
-        parameters = inspect.signature(forward).parameters.values()
-    except (TypeError, ValueError):
-        return ()
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple([p.name for p in parameters if p.kind in kinds])

@@ -167,6 +167,7 @@ TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "jobs": _jobs,
     "keep-artifacts": _folder,
     "max-fail": _cases,
+    "durations": _cases,
     "max-time": seconds,
     "seed": int,
     "shard": _shard,
@@ -255,6 +256,11 @@ def _init(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=("c", "python", "process"), default="",
         help="a C library (default with --lib or --header), Python objects, or a program",
+    )  # fmt: skip
+    add(
+        parser, "op",
+        help="instead: write a Python module, mykernels.py, with an empty vjp of every operator "
+        "that matches (repeat); '*': all",
     )  # fmt: skip
     parser.add_argument("--lib", metavar="FILE.so", help="the shared library")
     parser.add_argument("--header", metavar="FILE.h", help="where its functions are declared")

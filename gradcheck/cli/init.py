@@ -1,9 +1,10 @@
-"""`gradcheck init`: a first manifest, guessed from a library's names, or a workflow for CI."""
+"""`gradcheck init`: a first manifest, guessed from a library's names; empty kernels; a workflow."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from importlib import resources
@@ -14,14 +15,19 @@ from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
 from gradcheck.cli.project_defaults import project_of, suite_of
 from gradcheck.errors import UsageError
+from gradcheck.implementations.manifest.read import index_primals
 from gradcheck.implementations.manifest.suggest import CONFIRM, Suggestion, suggest_c, template
+from gradcheck.report.catalogue import gradients_of
 from gradcheck.results.words import clean, plural
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.suite import Suite
 from gradcheck.system.atomic_io import create
-from gradcheck.system.user_modules import here
+from gradcheck.system.user_modules import SUFFIX, here
 
 MAX_LISTED: Final = 8
 """Functions named that were not recognised."""
 MANIFEST: Final = "gradcheck.toml"
+KERNELS: Final = "mykernels.py"
 BASELINE: Final = "known-failures.toml"
 """The baseline of a workflow, where it exists and the project names no other."""
 NO_IMPLEMENTATION: Final = "gradcheck's own reference (name yours with --impl)"
@@ -33,16 +39,20 @@ SERVICES: Final = {
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """Write the manifest or the workflow; returns the exit code."""
+    """Write the manifest, the kernels or the workflow; returns the exit code."""
     if arguments.ci:
         return _workflow(arguments)
     if arguments.impl or arguments.install:
         raise UsageError("--impl and --install are for --ci github or --ci gitlab")
+    if arguments.op:
+        return _kernels(arguments)
     library, header = (Path(p) if p else None for p in (arguments.lib, arguments.header))
     kind = arguments.kind or ("c" if library or header else "")
     path = Path(arguments.output or MANIFEST)
     if not kind:
-        raise UsageError("say what for: --lib build/libk.so, --kind python, or --kind process")
+        raise UsageError(
+            "say what for: --lib build/libk.so, --kind python --op 'soft*', or --kind process"
+        )
     if kind != "c" and (library or header):
         raise UsageError(f"--lib and --header are for --kind c, not {kind}")
     if path.suffix != ".toml":
@@ -87,10 +97,68 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
     return "\n".join([*lines, "Then", run])
 
 
+# ── kernels in Python ────────────────────────────────────────────────────────────────────────────
+
+
+def _kernels(arguments: argparse.Namespace) -> int:
+    """Write a module of backward passes to fill in; returns the exit code."""
+    if arguments.lib or arguments.header or arguments.kind not in ("", "python"):
+        raise UsageError("--op writes a Python module; remove --lib and --header, or --op")
+    path = Path(arguments.output or KERNELS)
+    if path.suffix != SUFFIX:
+        raise UsageError(f"-o {path}: name a {SUFFIX} file for the operators of --op")
+    if path.exists():
+        raise UsageError(f"-o {path}: it exists; remove it, or name another with -o")
+    suite = suite_of(arguments.suite)
+    chosen = suite.select(arguments.op)
+    try:
+        create(path, skeleton(chosen, suite))
+    except OSError as error:
+        raise UsageError(f"-o {path}: {error.strerror}") from error
+    shown = f"{path} has {_passes(len(chosen))} to fill in. Then\n"
+    return OK if console.show(f"{shown}    gradcheck run --impl {path}\n") else USAGE
+
+
+def skeleton(specs: Sequence[OpSpec], suite: Suite) -> str:
+    """A module with a VJP per operator that raises NotImplementedError, and their table.
+
+    It imports and can be judged as it is: what is not written yet is not implemented.
+    """
+    parts = ['"""Backward passes, called as vjp(ct, *primals, **attributes)."""\n']
+    parts += ["import numpy as np  # noqa: F401\n\n"]
+    for spec in specs:
+        gives = gradients_of(spec, index_primals(spec, suite))
+        ct = "" if spec.outputs == 1 else f" `ct` is a tuple of {spec.outputs} arrays."
+        formula = " ".join(spec.formula.split()).replace('"""', "'''")
+        body = [
+            spec.definition("vjp", _function(spec)),
+            f'    r"""Return {gives}.{ct}',
+            "",
+            f"    {formula}",
+            f"    Axes, behind those of the batch: {spec.signature}",
+            '    """',
+            f'    raise NotImplementedError("{spec.name}")\n\n',
+        ]
+        parts.append("\n".join(body))
+    rows = [f"    {json.dumps(spec.name)}: {_function(spec)}," for spec in specs]
+    return "\n".join([*parts, "IMPL = {", *rows, "}\n"])
+
+
+def _passes(count: int) -> str:
+    return "1 backward pass" if count == 1 else f"{count} backward passes"
+
+
+def _function(spec: OpSpec) -> str:
+    return re.sub(r"\W", "_", f"{spec.name}_vjp")
+
+
+# ── a workflow ───────────────────────────────────────────────────────────────────────────────────
+
+
 def _workflow(arguments: argparse.Namespace) -> int:
     """Write a workflow; returns the exit code."""
-    if arguments.lib or arguments.header or arguments.kind:
-        raise UsageError("--ci writes a workflow; --lib, --header and --kind are for a manifest")
+    if arguments.lib or arguments.header or arguments.kind or arguments.op:
+        raise UsageError("--ci writes a workflow; remove --lib, --header, --kind and --op")
     usual = SERVICES[arguments.ci]
     path = Path(arguments.output) if arguments.output else usual
     if path.exists():

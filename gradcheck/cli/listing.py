@@ -37,7 +37,7 @@ def explain(arguments: argparse.Namespace) -> int:
     suite = suite_of(arguments.suite)
     if arguments.name not in suite.home:
         raise UnknownNameError("operator, model or rule", arguments.name, suite.home)
-    width = min(console.width(sys.stdout), page.WIDTH)
+    width = min(console.columns(sys.stdout), page.WIDTH)
     told = words.several(catalogue.explain(suite, arguments.name, width))
     return OK if console.show(f"{told}\n") else USAGE
 

@@ -70,11 +70,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _carried_out(words: Sequence[str]) -> int:
     """Run the command; every signal that ends it acts as Ctrl-C."""
+    if words[:1] == ["help"]:  # as other tools have it
+        words = [*words[1:], "--help"]
     with as_ctrl_c():
-        arguments, unknown = _parser(words).parse_known_args(words)
+        parser = _parser(words)
+        if words and words[0].startswith("-") and not parser.knows(words[0]):
+            parser.refuse(words[:1])
+        arguments, unknown = parser.parse_known_args(words)
         if unknown:
             arguments.parser.refuse(unknown)
-        return _function(arguments.command)(arguments)
+        try:
+            return _function(arguments.command)(arguments)
+        except GradcheckError as error:
+            from gradcheck.cli.project_defaults import origin  # door: only for an error
+
+            console.say(f"{origin(arguments, str(error))}{error}")
+            return error.exit_code
 
 
 def _parser(words: Sequence[str] | None = None) -> Parser:
@@ -86,7 +97,7 @@ def _parser(words: Sequence[str] | None = None) -> Parser:
         description="Judge hand-written backward passes against the true derivative.",
         epilog=f"{first}\n\n{codes}",
     )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     parser.set_defaults(command="main:no_command", whole=_parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="gradcheck")
     for name, what in COMMANDS:

@@ -8,11 +8,10 @@ import sys
 
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import USAGE
-from gradcheck.errors import UnknownNameError, nearest
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Final, NoReturn
 
     Rows = Sequence[tuple[str, str]]
@@ -23,7 +22,32 @@ PIPE_WIDTH: Final = 80
 """Columns of help that is not shown in a terminal."""
 MAX_USAGE_FLAGS: Final = 5
 """Flags that the usage line lists."""
-INVALID: Final = re.compile(r"argument (?:COMMAND|ACTION): invalid choice: '(.*?)' \(", re.DOTALL)
+INVALID: Final = re.compile(
+    r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL
+)
+"""A value that is none of the choices: of a flag, or of COMMAND and ACTION."""
+CODE: Final = re.compile(r".*\.(?:py|toml|so|dylib|dll)|[\w./]+:\w+")
+"""A word that names an implementation."""
+COMMANDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("check", "test", "verify"), "run"),
+    **dict.fromkeys(("show", "describe", "info"), "explain"),
+    "compare": "diff",
+    "version": "--version",
+}
+"""What other tools call a command."""
+FLAGS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("--kernel", "--kernels", "--module", "--code"), "--impl"),
+    **dict.fromkeys(("-n", "--workers", "--processes", "--threads"), "--jobs"),
+    **dict.fromkeys(("--filter", "--select", "--keyword"), "-k"),
+    **dict.fromkeys(("--fail-fast", "--failfast", "--exitfirst"), "-x"),
+    **dict.fromkeys(("--html", "--json", "--markdown", "--junit", "--report", "--out"), "-o"),
+    "--last-failed": "--lf",
+    "--silent": "--quiet",
+    "--variant": "--dialect",
+}
+"""What other tools call a flag."""
+NEAR: Final = 0.65
+"""Similarity from which on a word is taken for a misspelt one."""
 FIRST_STEPS: Final[Rows] = (
     ("gradcheck demo", "see a pass, a failure and a crash"),
     ("gradcheck run --impl mykernels:IMPL", "judge your own Python"),
@@ -67,6 +91,7 @@ EXAMPLES: Final[Mapping[str, Rows]] = {
     "init": (
         ("gradcheck init --lib build/libk.so", "from a library"),
         ("gradcheck init --lib build/libk.so --header k.h", "with its prototypes"),
+        ("gradcheck init --kind python --op layer_norm", "an empty kernel; --op '*': all"),
         ("gradcheck init --kind process", "for a program in any language"),
         ("gradcheck init --ci github --impl gradcheck.toml", "a workflow"),
     ),
@@ -199,8 +224,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Report a mistake in one line on stderr, and exit with the code of a usage error."""
         mistaken = INVALID.search(message)
-        if mistaken:
-            message = str(UnknownNameError("command", mistaken[1], self._commands()))
+        if mistaken and mistaken[1] in ("COMMAND", "ACTION"):
+            message = f"unknown command {mistaken[2]!r}{self._near_command(mistaken[2])}"
+        elif mistaken:
+            near = _nearest(mistaken[2], re.findall(r"[\w-]+", mistaken[3]))
+            message += f": did you mean {near!r}?" if near else ""
         where = f"{self.command}: " if self.command else ""
         console.say(f"{where}{message.removeprefix('argument ')}; see `{self.prog} --help`")
         self.exit(USAGE)
@@ -212,25 +240,77 @@ class Parser(argparse.ArgumentParser):
         elif not console.show(message):
             self.exit(USAGE)
 
+    def knows(self, flag: str) -> bool:
+        """Whether a flag, or the beginning of a long one, is this parser's own."""
+        known = self._option_string_actions
+        long = flag.startswith("--") and len(flag) > 2
+        return flag in known or (long and any(name.startswith(flag) for name in known))
+
     def refuse(self, words: Sequence[str]) -> NoReturn:
         """Report words that this command does not know, with the nearest flag."""
         flag = next((word for word in words if word.startswith("-") and word != "--"), "")
+        known = self._option_string_actions
         if not flag:
-            hint = (
-                "; an operator is named with --op" if "--op" in self._option_string_actions else ""
-            )
+            meant = "--impl" if CODE.fullmatch(words[0]) else "--op"
+            asks = meant in known and words[0] != "--"
+            hint = f": did you mean `{meant} {words[0]}`?" if asks else ""
             self.error(f"unexpected {words[0]!r}{hint}")
         name = flag.partition("=")[0]
-        near = nearest(name, self._option_string_actions)
-        self.error(f"unknown flag {name!r}" + (f": did you mean {near!r}?" if near else ""))
+        near = nearest_flag(name, known)
+        hint = f": did you mean {near!r}?" if near else _of_run(name, self.command)
+        self.error(f"unknown flag {name!r}{hint}")
 
-    def _commands(self) -> list[str]:
-        return [
+    def _near_command(self, word: str) -> str:
+        """The command that is meant, as the rest of a message."""
+        names = [
             name
             for action in self._actions
             if isinstance(action, argparse._SubParsersAction)
             for name in action.choices
         ]
+        near = "" if self.command else COMMANDS.get(word, "")
+        near = near or _nearest(word, names)
+        if near:
+            return f": did you mean {near!r}?"
+        if CODE.fullmatch(word) and not self.command:
+            return f": did you mean `{self.prog} run --impl {word}`?"
+        return f": known: {', '.join(names)}"
+
+
+def nearest_flag(name: str, known: Iterable[str]) -> str:
+    """The known flag that is most likely meant; empty: none is near.
+
+    >>> flags = ["--impl", "--op", "--jobs", "-k"]
+    >>> nearest_flag("--ipml", flags), nearest_flag("--operator", flags), nearest_flag("-n", flags)
+    ('--impl', '--op', '--jobs')
+    >>> nearest_flag("--tolerance", flags), nearest_flag("-z", flags)
+    ('', '')
+    """
+    known = [*known]
+    word = FLAGS.get(name.lower(), "")
+    bare = name.lower().lstrip("-")
+    if word in known or len(bare) < 2:
+        return word if word in known else ""
+    names = {flag.lstrip("-"): flag for flag in known if flag.startswith("--")}
+    begins = [n for n in names if bare.startswith(n) or n.startswith(bare)]
+    return names.get(max(begins, key=len) if begins else _nearest(bare, names), "")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    import difflib  # door: only a mistake needs it
+
+    return next(iter(difflib.get_close_matches(word, [*known], n=1, cutoff=NEAR)), "")
+
+
+def _of_run(flag: str, command: str) -> str:
+    """What to write instead of a flag of `gradcheck run`, as the rest of a message."""
+    from gradcheck.run.options import OPTIONS  # door: only a mistake needs it
+
+    names = [f"--{option.name}" for option in OPTIONS] + [o.short for o in OPTIONS if o.short]
+    if command:
+        return ", which `gradcheck run` has" if flag in names and command != "run" else ""
+    near = flag if flag in names else nearest_flag(flag, names)
+    return f": did you mean `gradcheck run {near}`?" if near else ""
 
 
 def mention(commands: argparse._SubParsersAction[Parser], name: str, what: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from gradcheck.cli import console
 from gradcheck.results.run import AT_FIRST, AT_MOST
+from gradcheck.results.words import plural
 
 if TYPE_CHECKING:
     from gradcheck.results.case_result import CaseResult
@@ -183,7 +184,7 @@ class LogWriter:
         for log in self.logs:
             log.ends(run)
             if log.trouble:
-                kept = f"it ends after {log.written:,} of {len(run.results):,} results"
+                kept = f"it ends after {log.written:,} of {plural(len(run.results), 'result')}"
                 console.say(f"-o {log.path}: {log.trouble}: {kept}; all of them are on stdout")
         return not any(log.trouble for log in self.logs)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gradcheck.cli import console
 from gradcheck.cli.flags import TYPES, option_named
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.results.ci_safe import heard
@@ -20,7 +21,16 @@ from gradcheck.results.words import clean
 from gradcheck.run.options import JOBS, OPTIONS, STRING, Option
 from gradcheck.spec.case_selection import CaseSelection
 from gradcheck.system.reading import contents
-from gradcheck.system.user_modules import MAX_BYTES, TABLE, here, project_file, project_table
+from gradcheck.system.user_modules import (
+    FILE,
+    MAX_BYTES,
+    SUFFIX,
+    TABLE,
+    here,
+    misspelt_table,
+    project_file,
+    project_table,
+)
 
 if TYPE_CHECKING:
     from gradcheck.run.workers.collect import Workers
@@ -100,8 +110,8 @@ def _placed(option: Option, value: Any, base: str) -> Any:
         return value
     if isinstance(value, list):
         return [_placed(option, word, base) for word in value]
-    path = option.paths or (option.name == "impl" and (value.endswith(".toml") or os.sep in value))
-    path = path and value != ""  # an empty name is reported where it is opened
+    file = option.name == "impl" and (value.endswith((".toml", SUFFIX)) or os.sep in value)
+    path = (option.paths or file) and value != ""  # an empty name is reported where it is opened
     return os.path.join(base, value) if path else value  # noqa: PTH118  "./torch" keeps its dot
 
 
@@ -114,8 +124,9 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
     """Give every flag that is not given its default: the project's, else the usual one.
 
     Afterwards `arguments.config` says whether there is such a project, `arguments.narrowed`
-    whether the command line narrows the selection, and `arguments.require_of_project` whether
-    it leaves --require to the project.
+    whether the command line narrows the selection, `arguments.require_of_project` whether
+    it leaves --require to the project, and `arguments.of_project` what the project sets: its file,
+    and values by key.
 
     Args:
         arguments: what the parser returned.
@@ -126,6 +137,8 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
     """
     folder, usual = here(), arguments.usual
     project = project_of(folder) if arguments.config else None
+    if arguments.config and project is None and (near := misspelt_table(folder)):
+        console.say(f"{FILE}: [tool.{near}] is ignored: did you mean [tool.{TABLE}]?")
     defaults = dict(project.defaults) if project is not None else {}
     if only is not None:
         defaults = {key: defaults[key] for key in defaults if key in only}
@@ -133,9 +146,23 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
     words = [given.get(key) for key in NARROWING] + [getattr(arguments, "keyword", None)]
     arguments.narrowed = any(word is not None for word in words)
     arguments.require_of_project = given.get("require") is None
+    file = "" if project is None else os.path.relpath(project.path, folder)
+    own = {key: value for key, value in defaults.items() if key in usual and given[key] is None}
+    arguments.of_project = file, own
     for key, value in filled(given, usual, defaults).items():
         setattr(arguments, option_named(key).dest, value)
     arguments.config = project is not None
+
+
+def origin(arguments: argparse.Namespace, message: str) -> str:
+    """What precedes a message about a value of the project: its file and key; else nothing."""
+    file, own = getattr(arguments, "of_project", ("", {}))
+    said = message.partition(" did you mean")[0].partition(" known:")[0]
+    for key, value in own.items():
+        for word in value if isinstance(value, list) else [value]:
+            if isinstance(word, str) and (repr(word) in said or f" {word}:" in f" {said}"):
+                return f"{file}: [tool.{TABLE}]: {key}: "
+    return ""
 
 
 def filled(
@@ -186,6 +213,26 @@ def suite_of(references: Sequence[str]) -> Suite:
 
     with heard():  # a user's module may print
         return load_suite(references)
+
+
+def implementations_of(arguments: argparse.Namespace, suite: Suite) -> list[str]:
+    """The words of `--impl`, each once; a module or file without a table gets its only one.
+
+    A line on stderr names that table, unless `-q` is given.
+
+    Raises:
+        UsageError: a module or file has no table, or several.
+    """
+    if not arguments.impl:
+        return ["reference"]
+    from gradcheck.implementations.find_table import completed  # door: a user's code is named
+
+    found = {word: completed(word, suite) for word in arguments.impl}
+    if not getattr(arguments, "quiet", True):
+        for word, name in found.items():
+            if ":" in name and ":" not in word:
+                console.say(f"--impl {word}: judging {name}")
+    return list(dict.fromkeys(found.values()))
 
 
 def check_executor(arguments: argparse.Namespace) -> None:

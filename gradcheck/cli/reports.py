@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,14 +144,19 @@ def publish_run(
     Returns:
         The exit code.
     """
-    saved = [written, *(save(path, report.pieces(found, form)) for path, form in targets)]
+    slowest = getattr(arguments, "durations", None) or 0
+    # Without --durations, files of equal results are equal.
+    stored = found if slowest else replace(found, timing=None)
+    saved = [written, *(save(path, report.pieces(stored, form)) for path, form in targets)]
     how = page_options(arguments)
     if arguments.format == "terminal" and terminal is not None:
         text = terminal(**how)
     else:
         # -q goes before the -v of a project
         verbosity = -1 if arguments.quiet else int(arguments.verbose)
-        text = report.render(found, arguments.format, **how, verbosity=verbosity)
+        shown = found if arguments.format == "terminal" else stored
+        form = "concise" if verbosity < 0 and arguments.format == "terminal" else arguments.format
+        text = report.render(shown, form, **how, verbosity=verbosity, durations=slowest)
     if arguments.format != "terminal":  # which shows them itself
         wrong = found.gate.problems if found.gate is not None else ()
         for line in (*found.troubles, *(problem.text for problem in wrong), *found.unmet):

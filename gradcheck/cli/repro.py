@@ -10,7 +10,7 @@ from typing import Any
 
 from gradcheck.cli import console
 from gradcheck.cli.issue import tried
-from gradcheck.cli.project_defaults import suite_of
+from gradcheck.cli.project_defaults import implementations_of, suite_of
 from gradcheck.cli.reports import check_format, check_writable, publish_run, save, targets_of
 from gradcheck.cli.run import convention_of
 from gradcheck.errors import Unsupported, UsageError
@@ -55,7 +55,8 @@ def repro(arguments: argparse.Namespace) -> int:
     """Judge the case, show it, export it; returns the exit code."""
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
-    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
+    suite = suite_of(arguments.suite)
+    implementations = implementations_of(arguments, suite)
     path: Path | None = arguments.export
     if path is not None:
         check_writable([path], "--export")
@@ -65,7 +66,6 @@ def repro(arguments: argparse.Namespace) -> int:
         check_writable([about], "--issue")
         check_issue(about, implementations)
 
-    suite = suite_of(arguments.suite)
     meant = named(arguments.name, suite, arguments.seed)
     plan = Plan(
         suite=suite,

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.cli import console
 from gradcheck.cli.gate import baseline_of, held, requiring
 from gradcheck.cli.progress import LogWriter, Progress
-from gradcheck.cli.project_defaults import check_executor, choice, settle, suite_of
+from gradcheck.cli.project_defaults import (
+    check_executor,
+    choice,
+    implementations_of,
+    settle,
+    suite_of,
+)
 from gradcheck.cli.reports import Target, check_folder, check_format, publish_run, targets_of
 from gradcheck.errors import UnknownNameError
 from gradcheck.results.ci_safe import heard
 from gradcheck.results.run import Run
 from gradcheck.results.stored import last_failed
+from gradcheck.results.words import plural
 from gradcheck.run import execute as running
 from gradcheck.run.options import OPTIONS
 from gradcheck.run.plan import LoadedPlan, Plan
@@ -61,14 +68,14 @@ def plan_of(arguments: argparse.Namespace, *, build: bool = True) -> Plan:
     Raises:
         UsageError, LoadError: the flags contradict each other, or something cannot be loaded.
     """
-    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
+    suite = suite_of(arguments.suite)
+    implementations = implementations_of(arguments, suite)
     dtypes, model_dtypes = all_dtypes_of(
         arguments.dtype,
         operators=bool(arguments.op or arguments.rule) or not arguments.model,
         models=bool(arguments.model),
         certify="reference" in implementations,
     )
-    suite = suite_of(arguments.suite)
     chosen = choice(arguments).cases(suite)
     options = {o.plan: getattr(arguments, o.dest, o.initial) for o in OPTIONS if o.plan}
     options["convention"] = convention_of(arguments.convention, suite)
@@ -125,9 +132,9 @@ def _failed(plan: Plan) -> Plan:
     total = len(plan.everything)
     narrow = replace(plan, only=only)
     if not narrow.everything:
-        console.say(f"--lf: nothing of this failed last time; all {total:,} cases are run")
+        console.say(f"--lf: nothing of this failed last time; running {plural(total, 'case')}")
         return plan
-    console.say(f"--lf: {len(narrow.everything):,} of {total:,} cases failed last time")
+    console.say(f"--lf: {len(narrow.everything):,} of {plural(total, 'case')} failed last time")
     return narrow
 
 
@@ -181,7 +188,8 @@ def _kept(ready: LoadedPlan, found: Run, folder: Path) -> bool:
     if not wanted(found):
         return True
     kept = keep(ready, found, folder)
-    text = f"--keep-artifacts {folder}: {kept.files:,} of {kept.of:,} failing gradients are there"
+    of = plural(kept.of, "failing gradient")
+    text = f"--keep-artifacts {folder}: {kept.files:,} of {of} written"
     if kept.trouble:
         text += f": {kept.trouble}; what was judged is in the reports"
     elif kept.files < kept.of:

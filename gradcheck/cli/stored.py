@@ -26,6 +26,7 @@ from gradcheck.results.diff.change import Diff, Mark, Side, chosen, slug
 from gradcheck.results.diff.compare import compared, implementations, of
 from gradcheck.results.run import Run
 from gradcheck.results.stored.read import read
+from gradcheck.results.words import plural
 
 if TYPE_CHECKING:
     from gradcheck.spec.suite import Suite
@@ -164,7 +165,7 @@ def _within(path: Path) -> tuple[Side, Side, dict[str, str]]:
     names = implementations(run)
     if len(names) != 2:
         raise UsageError(
-            f"{path}: it holds {len(names)} implementation{'s' * (len(names) != 1)} "
+            f"{path}: it holds {plural(len(names), 'implementation')} "
             f"({', '.join(names) or 'none'}), and one report alone is compared where it holds two; "
             f"name another report, or {path}{SEPARATOR}A {path}{SEPARATOR}B"
         )

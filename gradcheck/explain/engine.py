@@ -32,6 +32,7 @@ from gradcheck.explain.hypothesis import Hypothesis, Observations, Rule, where_w
 from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe, agree
 from gradcheck.numerics.draw import Draw
 from gradcheck.results.finding import Diagnosis
+from gradcheck.results.words import plural, share
 
 MIN_PROBES: Final = 2
 MIN_PREDICTED_ELEMENTS: Final = 8
@@ -168,6 +169,7 @@ class Explanation:
             says=hypothesis.says,
             rule=rule.name,
             evidence=(*hypothesis.evidence, where_wrong(obs)),
+            cause=hypothesis.cause,
         )
 
 
@@ -249,7 +251,7 @@ def describe_residual(obs: Observations) -> Iterator[str]:
     got, right = probe.got[name], probe.right[name]
     strange = int((~np.isfinite(got)).sum())
     if strange:
-        yield f"{strange} of {got.size} elements are not finite at {probe.where}"
+        yield f"{share(strange, got.size, 'element')} not finite at {probe.where}"
         return
     yield _left(obs, got - right, right)
     with np.errstate(all="ignore"):
@@ -260,11 +262,12 @@ def _left(obs: Observations, rest: Float, right: Float) -> str:
     wrong = obs.first.wrong(obs.output)
     size = float(np.linalg.norm(right[np.isfinite(right)]))
     norm = float(np.linalg.norm(rest[np.isfinite(rest)]))
-    share = f"{norm / size:.3g} of the gradient's norm" if size > 0 else f"{norm:.3g}"
+    part = f"{norm / size:.3g} of the gradient's norm" if size > 0 else f"{norm:.3g}"
     worst = np.unravel_index(np.argmax(np.abs(np.nan_to_num(rest))), rest.shape)
     place = f"[{', '.join(str(int(k)) for k in worst)}]" if rest.ndim else ""
     return (
-        f"the residual got − want is {share}, in {int(wrong.sum())} of {wrong.size} elements, at "
+        f"the residual got − want is {part}, in {int(wrong.sum()):,} of "
+        f"{plural(wrong.size, 'element')}, at "
         f"{obs.first.where}; the largest is at {obs.gradient}{place}"
     )
 

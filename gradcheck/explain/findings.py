@@ -12,7 +12,7 @@ from gradcheck.explain.hypotheses.shape_or_state import malformed, state_defect
 from gradcheck.explain.hypothesis import Rule
 from gradcheck.explain.probe import Probe
 from gradcheck.judge.contract_check import PROPERTIES
-from gradcheck.results.finding import Diagnosis, Finding, Part
+from gradcheck.results.finding import COMPARING_PROPERTIES, Diagnosis, Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.defect import Defect
 
@@ -89,16 +89,6 @@ CONTRACT_DEFECTS: Final = {
 PROPERTY_SENTENCES: Final = {asked.name: asked.says for asked in PROPERTIES}
 STATE_PROPERTIES: Final = ("repeatable", "stateless")
 """Properties whose violation may come from state, for which the code is asked again."""
-COMPARING_PROPERTIES: Final = (
-    "linear",
-    "zero",
-    "scaling",
-    "sizes",
-    "attributes",
-    "layouts",
-    "subsets",
-)
-"""Properties that compare several answers."""
 CONSEQUENCES: Final = {
     "repeatable": COMPARING_PROPERTIES,
     "stateless": COMPARING_PROPERTIES,

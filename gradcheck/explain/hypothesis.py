@@ -20,13 +20,14 @@ class Hypothesis:
     `label` is the code of a class of defects; `says` a sentence without a full stop that begins
     with the gradient's name ("dw is 1/rows of the right value: …"). `fits(probe)` tells whether
     the code returned there what the hypothesis predicts; where the gradient is right, the
-    prediction must be right, too. `evidence` are further sentences.
+    prediction must be right, too. `evidence` are further sentences; `cause` as in `Diagnosis`.
     """
 
     label: str
     says: str
     fits: Callable[[Probe], bool]
     evidence: tuple[str, ...] = ()
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +85,18 @@ def predicting(
 
 
 def where_wrong(obs: Observations) -> str:
-    """Where it was asked: how many probes, of which samples, seeds and attributes."""
+    """Where it was asked: how many inputs, of which samples, seeds and attributes."""
     failing, all_of = obs.failing, len(obs.failing) + len(obs.passing)
-    count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"
+    count = f"{len(failing)} of" if len(failing) < all_of else "all" if all_of > 1 else "the"
     seeds = {probe.seed for probe in failing}
     samples = list(dict.fromkeys(probe.where for probe in failing))
     named = ", ".join(samples[:MAX_LISTED]) + (", …" if len(samples) > MAX_LISTED else "")
     attrs = sorted({key for p in failing for key in p.attrs
                     if any(q.attrs.get(key) != p.attrs[key] for q in failing)})  # fmt: skip
     varied = f", other {', '.join(attrs[:MAX_LISTED])}" if attrs else ""
-    plural = "s" if all_of > 1 else ""
+    inputs = f"{all_of} inputs" if all_of > 1 else "only input"
     drawn = f"samples {named}; {len(seeds)} seeds" if len(seeds) > 1 else named
-    return f"wrong in {count} probe{plural} ({drawn}{varied})"
+    return f"wrong at {count} {inputs} tried ({drawn}{varied})"
 
 
 # ── arrays of a probe, at any probe ──────────────────────────────────────────────────────────

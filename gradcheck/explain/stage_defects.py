@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gradcheck.explain.probe import ROUNDING_TOLERANCE, as_float64, called, close, near, reproduces
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.narrow import BITS, narrower
+from gradcheck.results.words import plural
 from gradcheck.spec.fault import PLACES, narrowed
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.program import Stage, Values
@@ -292,7 +293,11 @@ def _where(stage: Stage, wrong: NDArray[np.bool_]) -> str:
             parts.append(f"in head {blocks.pop()} of {heads}")
         else:
             parts.append(f"at {_places(places)} of {length} along axis {axis}")
-    return "only " + " and ".join(parts) if parts else f"in {count} of {wrong.size} elements"
+    return (
+        "only " + " and ".join(parts)
+        if parts
+        else f"in {count:,} of {plural(wrong.size, 'element')}"
+    )
 
 
 def _places(places: NDArray[np.int64]) -> str:

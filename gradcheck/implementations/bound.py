@@ -39,12 +39,12 @@ class Into:
 class Recipe:
     """How a script of its own calls the code of a Python table: the entry at `key`.
 
-    `style` says what the entry is: "vjp" (it has one), "pullback" (its forward returns (y,
-    pullback)), "into" (it has a vjp_into alone); "apply" (a `torch.autograd.Function`), "module"
-    (PyTorch's), "torch" or "jax" (a function that they differentiate). The functions of a `mapping`
-    are its items, otherwise attributes. `attrs` go to the function that gives gradients, `forward`
-    to its forward (None: it has none), and `behind` stands behind the primals of an "apply". `ours`
-    says that gradcheck made the entry, so that importing it needs gradcheck.
+    `style` says what the entry is: "vjp" (it has one), "bare" (it is one), "pullback" (its forward
+    returns (y, pullback)), "into" (it has a vjp_into alone); "apply" (a `torch.autograd.Function`),
+    "module" (PyTorch's), "torch" or "jax" (a function that they differentiate). The functions of a
+    `mapping` are its items, otherwise attributes. `attrs` go to the function that gives gradients,
+    `forward` to its forward (None: it has none), and `behind` stands behind the primals of an
+    "apply". `ours` says that gradcheck made the entry, so that importing it needs gradcheck.
     """
 
     key: str

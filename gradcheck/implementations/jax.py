@@ -18,12 +18,14 @@ from gradcheck.implementations.user_functions import (
     Differentiated,
     accepted,
     address_of,
+    argument_names,
     entry_of,
     peers,
     public_name,
 )
 from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import plural
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
@@ -82,6 +84,11 @@ class JaxOp(Differentiated):
     options: Mapping[str, Any] = field(default_factory=dict)
     fused: bool = False
     made: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Those of the function."""
+        return argument_names(self.function)
 
     @property
     def code(self) -> Callable[..., Any]:
@@ -189,7 +196,9 @@ class JaxOp(Differentiated):
             out, pull = jax.vjp(of_chosen, *(primals[i] for i in chosen))
             outputs = self._outputs(jax, "vjp", out, primals)
             if len(outputs) != len(cts):
-                raise broken("vjp", f"{self.name} returned {len(outputs)} outputs, not {len(cts)}")
+                raise broken(
+                    "vjp", f"{self.name} returned {plural(len(outputs), 'output')}, not {len(cts)}"
+                )
             return out, pull(jax.tree.unflatten(jax.tree.structure(out), cts))
 
         return self._made(("vjp", *chosen, attrs), lambda: pulled)

@@ -123,7 +123,7 @@ def _isolated(word: str, isolation: Isolation) -> Implementation:
 
 def _python(word: str, entry: str, suite: Suite) -> Implementation:
     from gradcheck.implementations.model import refuse_misspelt
-    from gradcheck.implementations.python import Python, refuse_unknown
+    from gradcheck.implementations.python import Python, refuse_other_function, refuse_unknown
 
     binding = Python(entry, suite.operators, suite.models)
     binding.name = word
@@ -134,6 +134,9 @@ def _python(word: str, entry: str, suite: Suite) -> Implementation:
             refuse_misspelt(f"{entry}[{key!r}]", value, suite.models[name])
         elif name in suite.operators:
             refuse_unknown(f"{entry}[{key!r}]", value, suite.operators[name])
+            if binding.is_bare(key):
+                function = binding.table[key]["vjp"]
+                refuse_other_function(f"{entry}[{key!r}]", function, suite.operators[name])
     return binding
 
 

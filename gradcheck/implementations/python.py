@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -149,7 +150,7 @@ def recipe_of(
         return Recipe(key=key, style="vjp", attrs=bound.attrs, forward=bound.attrs, ours=True)
     mapping = isinstance(given, Mapping)
     forward, into = method(given, "forward"), method(given, "vjp_into")
-    style, own = "pullback", bound.attrs
+    style, own = "bare" if is_bare(given) else "pullback", bound.attrs
     if method(given, "vjp") is not None:
         style = "vjp"
     elif into is not None:
@@ -177,6 +178,46 @@ def _framework(
 
 ROLES: Final = ("vjp", "forward", "vjp_into", "update")
 """What an entry must have one of."""
+
+
+WRAPPERS: Final = (
+    "wrap a function of tensors as gradcheck.torch_op(function), one of JAX's arrays as "
+    "gradcheck.jax_op(function)"
+)
+
+
+def is_bare(entry: Any) -> bool:
+    """Whether an entry is a function, which counts as a vjp without a forward."""
+    called = callable(entry) and not isinstance(entry, type)
+    return called and not any(method(entry, role) for role in ROLES)
+
+
+def refuse_other_function(where: str, function: Callable[..., Any], spec: OpSpec) -> None:
+    """Refuse a bare function that cannot be called as the operator's vjp.
+
+    Raises:
+        LoadError: it takes fewer or more arguments, or the primals first.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    taken = [p for p in parameters if p.kind in positional and p.name not in spec.defaults]
+    needed = sum(p.default is p.empty for p in taken)
+    most = np.inf if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(taken)
+    names = [p.name for p in taken]
+    counts = {1 + len(spec.primals) - len(dialect.without) for dialect in spec.dialects}
+    together = min(len(names), len(spec.primals))
+    first = together > 0 and names[:together] == [*spec.primals[:together]]
+    if not first and any(needed <= count <= most for count in counts):
+        return
+    hint = f"; {WRAPPERS}" if sys.modules.keys() & {"torch", "jax"} else ""
+    raise LoadError(
+        f"{where} is {getattr(function, '__name__', 'a function')}({', '.join(names)}); a function "
+        f"alone is the operator's vjp and takes (ct, {', '.join(spec.primals)}), the cotangent "
+        f'first; beside a forward write {{"forward": f, "vjp": g}}{hint}'
+    )
 
 
 class Python:
@@ -209,14 +250,19 @@ class Python:
                 continue
             framework = _differentiated(f"{reference}[{key!r}]", entry)
             entries[key] = entry if framework is None else framework
+            if framework is None and is_bare(entry):
+                entries[key] = {"vjp": entry}
             if not any(method(entries[key], role) for role in ROLES):
                 raise LoadError(
                     f"{reference}[{key!r}] is a {type(entry).__name__} without a callable `vjp`; "
                     "give it vjp(ct, *primals, **attrs), or a forward that returns (y, pullback); "
-                    "wrap a function of tensors as gradcheck.torch_op(function), one of JAX's "
-                    "arrays as gradcheck.jax_op(function)"
+                    f"{WRAPPERS}"
                 )
         self.table, self._given = entries, table
+
+    def is_bare(self, key: str) -> bool:
+        """Whether the user's table has a function at `key`, and no object with a vjp."""
+        return isinstance(self.table[key], dict) and is_bare(self._given[key])
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The entry for `op/dialect`, else for `op`."""

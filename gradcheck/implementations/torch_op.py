@@ -19,9 +19,11 @@ from gradcheck.implementations.user_functions import (
     Differentiated,
     accepted,
     address_of,
+    argument_names,
     public_name,
 )
 from gradcheck.numerics.arrays import Attrs, dtype_named, is_float
+from gradcheck.results.words import plural
 
 Array = NDArray[Any]
 
@@ -284,6 +286,11 @@ class TorchOp(Differentiated):
     unused_is_zero: bool = False
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        """Those of the function, or of forward."""
+        return argument_names(self.call.signature)
+
+    @property
     def code(self) -> Callable[..., Any]:
         """The Function's own backward; else the function, or forward of the module."""
         found: Callable[..., Any] = self.call.code
@@ -359,7 +366,9 @@ class TorchOp(Differentiated):
         """By primal, an array or what says why there is none."""
         cts = ct if isinstance(ct, tuple) else (ct,)
         if len(cts) != len(outputs):
-            raise broken("vjp", f"{self.name} returned {len(outputs)} outputs, not {len(cts)}")
+            raise broken(
+                "vjp", f"{self.name} returned {plural(len(outputs), 'output')}, not {len(cts)}"
+            )
         given = [tensor_of(torch, c, self.device) for c in cts]
         pairs = [(o, c) for o, c in zip(outputs, given, strict=True) if o.requires_grad]
         found: Sequence[Any] = [None] * len(leaves)
@@ -418,11 +427,7 @@ class TorchOp(Differentiated):
                 raise overwrites(role, why)
 
     def _name(self, index: int) -> str:
-        try:
-            names = list(inspect.signature(self.call.signature).parameters)
-        except (TypeError, ValueError):
-            names = []
-        names = names[1:] if names[:1] == ["ctx"] else names
+        names = self.arguments
         return names[index] if index < len(names) else str(index)
 
     def _torch(self) -> Any:

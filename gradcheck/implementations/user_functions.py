@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -168,16 +170,19 @@ def _code(function: Any) -> CodeType | None:
         elif isinstance(function, MethodType):
             function = function.__func__
         else:
-            wrapped = _wrapped(function)
+            wrapped = _member(function, "__wrapped__")
             if wrapped is None and isinstance(function, FunctionType):
                 return function.__code__
             function = type(function).__call__ if wrapped is None else wrapped
     return None
 
 
-def _wrapped(function: Any) -> Any:
-    """What a wrapper says that it wraps: an object of a user's may answer anything."""
-    return _safely(function, "__wrapped__")
+def _member(function: Any, name: str) -> Any:
+    """An attribute, if there is one: an object of a user's may answer anything."""
+    try:
+        return getattr(function, name, None)
+    except Exception:  # noqa: BLE001  code of the user's answers
+        return None
 
 
 def _seen(path: Path) -> str | None:
@@ -200,7 +205,7 @@ MAKERS: Final = ("torch", "jax", "jaxlib")
 
 def public_name(function: Any) -> str:
     """The name in `HOMES` of a framework's own function; empty if it has none there."""
-    if str(_safely(function, "__module__")).partition(".")[0] not in MAKERS:
+    if str(_member(function, "__module__")).partition(".")[0] not in MAKERS:
         return ""
     for home in (home for home in HOMES if home in sys.modules):
         for name, found in vars(sys.modules[home]).items():
@@ -211,25 +216,54 @@ def public_name(function: Any) -> str:
 
 def address_of(function: Any) -> tuple[str, str] | None:
     """Module and name from which a function or class can be imported."""
-    module, name = (_safely(function, attr) for attr in ("__module__", "__qualname__"))
+    module, name = (_member(function, attr) for attr in ("__module__", "__qualname__"))
     found = sys.modules.get(str(module))
     for part in str(name).split("."):
-        found = _safely(found, part)
+        found = _member(found, part)
     return None if found is None or found is not function else (str(module), str(name))
 
 
-def _safely(found: Any, name: str) -> Any:
-    """An attribute, or None: an object of a user's may raise anything."""
+def argument_names(function: Any) -> tuple[str, ...]:
+    """Names of the positional arguments of a function; empty: it does not say.
+
+    Looks through what frameworks make of functions: modules, `Function.apply`, `torch_op`, `jit`.
+    A function without a signature, of NumPy's or PyTorch's own, names them in its documentation.
+    """
+    own = _member(function, "__self__")
+    if isinstance(own, Differentiated):
+        return own.arguments
+    if isinstance(own, type) and _member(function, "__name__") == "apply":
+        own = _member(own, "forward")
+        function = own if callable(own) else function
+    elif not isinstance(function, FunctionType | MethodType):
+        inner = _member(function, "forward")
+        function = inner if callable(inner) else function
     try:
-        return getattr(found, name, None)
-    except Exception:  # noqa: BLE001  code of the user's answers
-        return None
+        parameters = inspect.signature(function).parameters.values()
+    except Exception:  # noqa: BLE001  code of the user's answers, or there is no signature
+        return _documented(function)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = tuple(p.name for p in parameters if p.kind in kinds)
+    return names[names[:1] == ("ctx",) :]
+
+
+def _documented(function: Any) -> tuple[str, ...]:
+    """The positional arguments in the first line of a documentation: "tanh(x, /, out=None"."""
+    said = re.match(r"\s*\w+\(([^()=*]*)[)=*]", str(_member(function, "__doc__")))
+    names = [] if said is None else [word.strip() for word in said[1].split(",")]
+    return tuple(itertools.takewhile(str.isidentifier, (n for n in names if n != "/")))
 
 
 class Differentiated(ABC):
     """A table entry's VJP, from `asked`."""
 
     __slots__ = ()
+    name: str
+
+    @property
+    @abstractmethod
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the user's arguments; empty: unknown."""
 
     @abstractmethod
     def callee(self, attrs: Attrs, primals: int, item: tuple[str, str] | None) -> Callee | None:

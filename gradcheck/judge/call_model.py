@@ -26,6 +26,7 @@ from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Array, Float, is_float
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import plural
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.program import Program, Stage, StageVjp, Values
 
@@ -314,7 +315,8 @@ def _unknown_names(
         yield str(name), Finding(name=str(name), verdict=Verdict.ERROR, reason=reason)
     if len(names) > MAX_UNKNOWN_NAMES:
         reason = (
-            f"gradients returned {len(names) - MAX_UNKNOWN_NAMES} more names that the model has not"
+            f"gradients returned {plural(len(names) - MAX_UNKNOWN_NAMES, 'more name')} that the "
+            "model does not have"
         )
         yield "…", Finding(name="…", verdict=Verdict.ERROR, reason=reason)
 

@@ -26,6 +26,7 @@ from gradcheck.numerics.arrays import Float, Mask, dtype_named
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.results.finding import Finding, Heat, Miss
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import plural, share
 from gradcheck.spec.operator import Slack
 
 ERROR_BAR_FACTOR: Final = 2.0
@@ -238,8 +239,8 @@ class Comparison:
         if count:
             strange = int((failed & ~np.isfinite(self.got)).sum())
             if strange:
-                return Verdict.FAIL, f"{strange} of {of} elements are not finite"
-            return Verdict.FAIL, f"{count} of {of} elements are outside their bound"
+                return Verdict.FAIL, f"{share(strange, of, 'element')} not finite"
+            return Verdict.FAIL, f"{share(count, of, 'element')} outside the tolerance"
         if not unresolved.any():
             return Verdict.PASS, ""
         unknown, too_wide = self._undecidable
@@ -252,7 +253,8 @@ class Comparison:
                 if not self.tolerance.extra_ulp
                 else "their bounds are a tenth of the gradient, or more"
             )
-            return Verdict.INCONCLUSIVE, f"{blind} of {of} elements cannot be resolved: {why}"
+            some = f"{blind:,} of {plural(of, 'element')}"
+            return Verdict.INCONCLUSIVE, f"{some} cannot be resolved: {why}"
         return Verdict.PASS, ""
 
     def _smallest_visible(self, unresolved: Mask, allowed: Float) -> float | None:

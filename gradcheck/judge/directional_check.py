@@ -29,6 +29,7 @@ from gradcheck.numerics.draw import LEAST_MAGNITUDE, key_of
 from gradcheck.numerics.line_function import Heading, Line, Place
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import share
 
 TARGET_BAR: Final = {"float64": 1e-9, "float32": 1e-4}
 """The error bar to aim for, relative to ‖g∘d‖₂: in float64 one element of 10⁸ shows if it is a
@@ -237,8 +238,8 @@ class DirectionalCheck:
             off = " and ".join(f"{s.error / s.tolerance:.3g}" for s in results)
             return f"along random directions it is off by {off} times what could be explained"
         if found.complete:
-            return f"{count} of {of} elements {'is' if count == 1 else 'are'} wrong"
-        return f"{count} or more of {of} elements are wrong"
+            return f"{share(count, of, 'element')} wrong"
+        return f"at least {share(count, of, 'element')} wrong"
 
     def finding(self, result: DirectionalResult) -> Finding:
         """The numbers of one direction."""

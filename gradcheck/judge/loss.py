@@ -17,6 +17,7 @@ from gradcheck.numerics.draw import CHUNK
 from gradcheck.numerics.line_function import Given, Heading, Scalar, unit_of
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import share
 
 
 def judge_tensors(
@@ -93,7 +94,7 @@ def _not_finite(name: str, view: TensorView) -> Finding | None:
         return Finding(
             name=name,
             verdict=Verdict.FAIL,
-            reason=f"{count} of {view.size} elements are not finite",
+            reason=f"{share(count, view.size, 'element')} not finite",
             compared=view.size,
             failed=count,
             worst=(miss_of(view, replace(want, got=value)),),

@@ -26,6 +26,7 @@ from gradcheck.numerics.arrays import Array, Float
 from gradcheck.numerics.draw import key_of
 from gradcheck.results.finding import Finding, Miss, Part
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import plural
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.program import Stage, Values
 from gradcheck.spec.rule import RuleSpec, State
@@ -251,7 +252,7 @@ def training_finding(trained: TrainingRun, rule: str) -> Finding:
     uncertain = [path for path in paths if path.right and not path.resolved(largest)]
     start, end = trained.losses[0], trained.losses[-1]
     summary = (
-        f"loss {start:.6g} → {end:.6g} in {len(whole)} steps of {rule}: fell by "
+        f"loss {start:.6g} → {end:.6g} in {plural(len(whole), 'step')} of {rule}: fell by "
         f"{-sum(path.observed for path in whole):.6g}, "
         f"{-sum(path.predicted for path in whole):.6g} predicted"
     )

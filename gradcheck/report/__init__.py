@@ -91,7 +91,13 @@ def format_of(path_text: str) -> tuple[Path, str]:
 
 
 def render(
-    run: Run, format: str, *, color: bool = False, width: int = 100, verbosity: int = 0
+    run: Run,
+    format: str,
+    *,
+    color: bool = False,
+    width: int = 100,
+    verbosity: int = 0,
+    durations: int = 0,
 ) -> str:
     """The report of `run`, ending in a newline.
 
@@ -101,11 +107,14 @@ def render(
         color: use ANSI colours (terminal only).
         width: columns to use (terminal only).
         verbosity: above 0, every case; below 0, less (terminal and concise only).
+        durations: name so many of the slowest cases (terminal only).
 
     Raises:
         UsageError: the format is unknown.
     """
-    options: dict[str, Any] = {"color": color, "width": width} if format == "terminal" else {}
+    options: dict[str, Any] = {}
+    if format == "terminal":
+        options = {"color": color, "width": width, "durations": durations}
     if format in ("terminal", "concise"):
         options["verbosity"] = verbosity
     return "".join(_rendered(run, format, **options))

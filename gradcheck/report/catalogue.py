@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
+from gradcheck.implementations.manifest.read import index_primals
 from gradcheck.judge.compare import (
     ALLOWED_ROUNDINGS,
     CANCELLATION_FACTOR,
@@ -14,6 +15,7 @@ from gradcheck.judge.compare import (
     TOLERANCES,
 )
 from gradcheck.report.page import WIDTH, attributes, section, wrapped, wrapped_table
+from gradcheck.results.words import plural
 from gradcheck.spec.case_selection import SelectedCases
 from gradcheck.spec.model import ModelCase, ModelSpec, Size
 from gradcheck.spec.operator import Array, Dialect, Kink, OpSpec, Sample
@@ -21,11 +23,14 @@ from gradcheck.spec.program import Program, Stage
 from gradcheck.spec.rule import RuleCase, RuleSpec, Steps
 from gradcheck.spec.suite import Case, Suite
 
+VARIANTS: Final = "variants (`--dialect`)"
+SAMPLES: Final = "samples, and what each is designed to catch"
+SIZES: Final = "sizes, and what each is designed to catch"
 AnyCase = TypeVar("AnyCase", Case, ModelCase, RuleCase)
 
 
 def as_table(suite: Suite, chosen: SelectedCases, width: int | None = None) -> str:
-    """Operators (family, dialects, primals, number of samples), then models, then rules.
+    """Operators (family, variants, primals, number of samples), then models, then rules.
 
     Of at most `width` columns; None: a line each, however long.
     """
@@ -52,7 +57,8 @@ def as_table(suite: Suite, chosen: SelectedCases, width: int | None = None) -> s
 
 def _counted(cases: Sequence[AnyCase], kind: str, sample: str) -> str:
     names = {case.spec.name for case in cases}
-    return f"{len(names)} {kind}s, {len(cases)} cases ({kind} × dialect × {sample})"
+    counts = f"{plural(len(names), kind)}, {plural(len(cases), 'case')}"
+    return f"{counts} ({kind} × variant × {sample})"
 
 
 def _operators(cases: Sequence[Case], width: int | None) -> str:
@@ -63,7 +69,7 @@ def _operators(cases: Sequence[Case], width: int | None) -> str:
         dialects = ", ".join(d.name for d in op.dialects if d.name in used)
         samples = {case.sample.name for case in of_one}
         body.append([op.name, op.family, ", ".join(op.primals), dialects, len(samples)])
-    heads = ["operator", "family", "primals", "dialects", "samples"]
+    heads = ["operator", "family", "primals", "variants", "samples"]
     align = ("left",) * 4 + ("right",)
     return wrapped_table(heads, body, width, align, spare=("family", "primals"))
 
@@ -76,7 +82,7 @@ def _models(cases: Sequence[ModelCase], width: int | None) -> str:
         sizes = dict.fromkeys(case.size.name for case in of_one)
         counts = [len(program.params), len(program.stages)]
         body.append([of_one[0].spec.name, _dialects(of_one), ", ".join(sizes), *counts])
-    heads = ["model", "dialects", "sizes", "parameters", "stages"]
+    heads = ["model", "variants", "sizes", "parameters", "stages"]
     align = ("left",) * 3 + ("right",) * 2
     return wrapped_table(heads, body, width, align, spare=("stages",))
 
@@ -86,7 +92,7 @@ def _rules(cases: Sequence[RuleCase], width: int | None) -> str:
     for of_one in _grouped(cases):
         spec, samples = of_one[0].spec, {case.sample.name for case in of_one}
         body.append([spec.name, ", ".join(spec.defaults), _dialects(of_one), len(samples)])
-    heads = ["rule", "hyper-parameters", "dialects", "samples"]
+    heads = ["rule", "hyper-parameters", "variants", "samples"]
     return wrapped_table(heads, body, width, ("left",) * 3 + ("right",))
 
 
@@ -95,7 +101,7 @@ def _dialects(cases: Sequence[ModelCase] | Sequence[RuleCase]) -> str:
 
 
 def as_json(suite: Suite, chosen: SelectedCases) -> str:
-    """The same as JSON, with every sample and what it hunts."""
+    """The same as JSON, with every sample and what it is designed to catch."""
     document = {
         "suite": suite.name,
         "version": suite.version,
@@ -177,25 +183,53 @@ def explain(suite: Suite, name: str, width: int = WIDTH) -> str:
     elif name in suite.models:
         parts = _explained_model(suite, suite.models[name], width)
     else:
-        parts = _explained_operator(suite.operators[name], width)
+        parts = _explained_operator(suite, suite.operators[name], width)
     return "\n\n".join(parts)
 
 
-def _explained_operator(op: OpSpec, width: int) -> list[str]:
-    source = wrapped(f"source: {op.source}", width, "", "  ")
-    defined = f"defined in {op.forward.__module__}"
+def _explained_operator(suite: Suite, op: OpSpec, width: int) -> list[str]:
     parts = [
-        "\n".join([f"{op.name}: {op.signature}", op.formula, *source, defined]),
+        _title(f"{op.name}: {op.signature}", op.formula, op.source, op.forward, width),
+        _definitions(op, index_primals(op, suite), width),
         section("primals", [(p, "optional" if p in op.optional else "") for p in op.primals]),
-        section("dialects", [(d.name, _dialect(op, d)) for d in op.dialects], width),
+        section(VARIANTS, [(d.name, _dialect(op, d)) for d in op.dialects], width),
     ]
     if op.kinks:
         parts.append(section("kinks", [(k.name, _kink(op, k)) for k in op.kinks], width))
     if any(kink.conventions for kink in op.kinks):
         parts.append(_conventions(op, width))
     samples = [(s.name, _sample(s, s.dialects)) for s in op.samples]
-    parts.append(section("samples, and what each hunts", samples, width))
-    return [*parts, section("bounds", _bounds(op), width)]
+    parts.append(section(SAMPLES, samples, width))
+    return [*parts, section("tolerances", _bounds(op), width)]
+
+
+def _title(lead: str, formula: str, source: str, defined: Callable[..., Any], width: int) -> str:
+    """A spec's name, formula, source and module."""
+    texts = [lead, formula, f"source: {source}", f"defined in {defined.__module__}"]
+    return "\n".join(line for text in texts for line in wrapped(text, width, "", "  "))
+
+
+def _definitions(op: OpSpec, indices: Collection[str], width: int) -> str:
+    """The functions of an implementation, as lines to paste."""
+    lines = ["signatures to paste (forward is optional)"]
+    gives = {
+        "forward": "the output" if op.outputs == 1 else f"a tuple of {op.outputs} outputs",
+        "vjp": gradients_of(op, indices),
+    }
+    for role, what in gives.items():
+        lines += wrapped(op.definition(role), width, "  ", " " * 6)
+        lines += wrapped(f"# returns {what}", width, " " * 6, " " * 6 + "# ")
+    return "\n".join(lines)
+
+
+def gradients_of(op: OpSpec, indices: Collection[str]) -> str:
+    """What a vjp returns: "dx, None for rows"; the primals `indices` have no gradient."""
+    texts = []
+    for without in dict.fromkeys([(), *(dialect.without for dialect in op.dialects)]):
+        kept = [p for p in op.primals if p not in without]
+        names = ", ".join(f"None for {p}" if p in indices else f"d{p}" for p in kept)
+        texts.append(f"{names} without {' and '.join(without)}" if without else names)
+    return "; ".join(texts)
 
 
 def _explained_model(suite: Suite, model: ModelSpec, width: int) -> list[str]:
@@ -203,40 +237,37 @@ def _explained_model(suite: Suite, model: ModelSpec, width: int) -> list[str]:
     home = suite.home[model.name]
     case = ModelCase(model, model.dialects[0], model.sizes[0], 0, home)
     program, at = case.program, f"at size {case.size.name}"
-    says = wrapped(f"{model.name}: {model.says}", width)
-    source = wrapped(f"source: {model.source}", width)
-    parts = ["\n".join([*says, *source, f"defined in {model.build.__module__}"])]
+    parts = [_title(f"{model.name}: {model.says}", "", model.source, model.build, width)]
     if model.defaults:
         parts.append(_defaults("dimensions, and their defaults", model.defaults, width))
     parts += [
         _merged_dialects(model.dialects, width),
-        section("sizes, and what each hunts", [(s.name, _sample(s)) for s in model.sizes], width),
+        section(SIZES, [(s.name, _sample(s)) for s in model.sizes], width),
         section(
-            f"{len(program.params)} parameters, their shapes {at}",
+            f"{plural(len(program.params), 'parameter')}, with shapes {at}",
             [(n, _parameter(n, array, program)) for n, array in case.params.items()],
             width,
         ),
     ]
     if program.inputs:
         inputs = [(n, _input(array)) for n, array in case.inputs.items()]
-        parts.append(section(f"inputs {at}: data, never perturbed", inputs, width))
+        parts.append(section(f"inputs {at}: data, without gradients", inputs, width))
     stages = [(stage.name, stage_line(stage)) for stage in program.stages]
-    title = f"{len(stages)} stages {at}; the loss is {program.loss}"
+    title = f"{plural(len(stages), 'stage')} {at}; the loss is {program.loss}"
     return [*parts, section(title, stages, width)]
 
 
 def _explained_rule(rule: RuleSpec, width: int) -> list[str]:
     gives = "parameters" if rule.gives == "params" else "gradients"
-    source = wrapped(f"source: {rule.source}", width, "", "  ")
-    defined = f"defined in {rule.update.__module__}"
-    parts = ["\n".join([f"{rule.name}: gives new {gives}", rule.formula, *source, defined])]
+    lead = f"{rule.name}: gives new {gives}"
+    parts = [_title(lead, rule.formula, rule.source, rule.update, width)]
     if rule.defaults:
         parts.append(_defaults("hyper-parameters, and their defaults", rule.defaults, width))
     samples = [(s.name, _sample(s, s.dialects, [_steps(s)])) for s in rule.samples]
     return [
         *parts,
         _merged_dialects(rule.dialects, width),
-        section("samples, and what each hunts", samples, width),
+        section(SAMPLES, samples, width),
     ]
 
 
@@ -248,7 +279,7 @@ def _merged_dialects(dialects: Iterable[Dialect], width: int) -> str:
     entries = [
         (d.name, f"{d.says} ({attributes(d.attrs)})" if d.attrs else d.says) for d in dialects
     ]
-    return section("dialects", entries, width)
+    return section(VARIANTS, entries, width)
 
 
 def stage_line(stage: Stage) -> str:
@@ -286,11 +317,11 @@ def _steps(sample: Steps) -> str:
 
 def _kink(op: OpSpec, kink: Kink) -> str:
     if kink.directional:
-        return f"what lies between the one-sided derivatives is accepted on it: {kink.source}"
+        return f"any value between the one-sided derivatives is accepted there: {kink.source}"
     low, high = kink.slopes(op.defaults)
     shown = f"the slope {low:g}" if low == high else f"any slope in [{low:g}, {high:g}]"
     varies = ", for the default attributes" if callable(kink.accept) else ""
-    return f"{shown} is accepted on it{varies}: {kink.source}"
+    return f"{shown} is accepted there{varies}: {kink.source}"
 
 
 def _conventions(op: OpSpec, width: int) -> str:
@@ -300,7 +331,7 @@ def _conventions(op: OpSpec, width: int) -> str:
         for i, convention in enumerate(kink.conventions)
     ]
     table = wrapped_table(["kink", "gradient there", "systems"], rows, width - 2)
-    return "conventions on kinks\n" + textwrap.indent(table, "  ")
+    return "subgradients chosen at kinks (`--convention`)\n" + textwrap.indent(table, "  ")
 
 
 def _parameter(name: str, array: Array, program: Program) -> str:
@@ -324,10 +355,10 @@ def _bounds(op: OpSpec) -> list[tuple[str, str]]:
             f"|a − d| ≤ {rules.rtol:g}·max(|a|, |d|) + "
             f"({rules.rtol / CANCELLATION_FACTOR:g} + {ALLOWED_ROUNDINGS:g}·u·√terms)·Σ|ct·J| + "
             f"what rounding costs the formula; u = {rules.u:.3g}; "
-            f"the error bar of d counts {ERROR_BAR_FACTOR:g} times",
+            f"plus {ERROR_BAR_FACTOR:g} times the uncertainty of d",
         )
         for rules in TOLERANCES.values()
     ]
     if op.slack is not None:
-        entries.append(("slack", f"{op.slack.ulp:g} ulp more: {op.slack.because}"))
+        entries.append(("wider", f"by {op.slack.ulp:g} ulp: {op.slack.because}"))
     return entries

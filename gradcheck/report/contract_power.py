@@ -9,7 +9,7 @@ from gradcheck.judge.contract_check import PROPERTIES
 from gradcheck.report.marked import code, escape, table
 from gradcheck.report.page import grid
 from gradcheck.report.power_page import bullets, listed, page, suite_of
-from gradcheck.results.words import clean
+from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
     from gradcheck.power.contract import ContractPower, Killed
@@ -61,7 +61,7 @@ def _problems(power: ContractPower) -> list[str]:
 
 def _markdown(power: ContractPower) -> str:
     state = "every mutant is rejected, and every property is needed" if power.sound else "NOT SOUND"
-    rejected = f"{len(power.killed)} copies of one right backward"
+    rejected = f"{plural(len(power.killed), 'variant')} of one right backward"
     lines = [f"**gradcheck power --contract: {state}**", ""]
     lines += [
         f"{escape(suite_of(power))}. {rejected}, whose formula is right and whose behaviour is "

@@ -15,7 +15,7 @@ from gradcheck.power.diagnosis import TYPED, Tally, confusion
 from gradcheck.report.marked import code, escape
 from gradcheck.report.page import Page, grid, span, wrapped_table
 from gradcheck.report.power_page import facts
-from gradcheck.results.words import clean, plural
+from gradcheck.results.words import clean, plural, share
 from gradcheck.spec.defect import LABELS
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _state(found: Diagnosed) -> str:
     whole = Tally.of(found.named)
     without = " without a spec" if found.black_box else ""
     return (
-        f"{whole.right:,} of {whole.all:,} mutants are named rightly{without} "
+        f"{share(whole.right, whole.all, 'mutant')} named rightly{without} "
         f"({_share(whole.right, whole.all)}), {whole.wrong:,} wrongly "
         f"({_share(whole.wrong, whole.all)})" + ("" if found.sound else ": NOT SOUND")
     )
@@ -148,8 +148,8 @@ def _small(found: Diagnosed) -> str:
     )
     count = len(found.small)
     return (
-        f"{found.few:,} of {count:,} failures ({_share(found.few, count)}) are shown by at most "
-        f"{FEW} elements of all primals together; on average {after / count:.1f}, where the "
+        f"{found.few:,} of {plural(count, 'failure')} ({_share(found.few, count)}): shown by at "
+        f"most {FEW} elements of all primals together; on average {after / count:.1f}, where the "
         f"samples have {before / count:.1f}"
     )
 
@@ -157,8 +157,8 @@ def _small(found: Diagnosed) -> str:
 def _typed(found: Diagnosed) -> str:
     tally = Tally.of(found.narrow)
     return (
-        f"{tally.right:,} of {tally.all:,} mutants with narrow numbers are named by their type "
-        f"({_share(tally.right, tally.all)}), {tally.wrong:,} wrongly "
+        f"{tally.right:,} of {plural(tally.all, 'mutant')} with narrow numbers are named by their "
+        f"type ({_share(tally.right, tally.all)}), {tally.wrong:,} wrongly "
         f"({_share(tally.wrong, tally.all)})" + ("" if found.typed else ": NOT SOUND")
     )
 

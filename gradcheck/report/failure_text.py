@@ -163,6 +163,8 @@ def rest(results: Sequence[CaseResult], shown: Sequence[CaseResult]) -> str:
     return f"{text}: {counts(results, shown)}" if differ([*results, *shown]) else text
 
 
+DESIGNED: Final = "designed to catch"
+"""The label of what a sample was made for."""
 ALONG: Final = "along d"
 """What stands for an index where a whole gradient was compared along a direction d."""
 
@@ -215,16 +217,16 @@ def is_known(miss: Miss) -> bool:
     return not math.isinf(miss.error_bar)
 
 
-def wanted(miss: Miss) -> str:
-    """What was got and what was wanted, with its error bar."""
+def wanted(miss: Miss, *, bars: bool = True) -> str:
+    """The value returned and the one expected, with its uncertainty unless `bars` is False."""
     got, want = values(miss)
     if not is_known(miss):
         return f"got {got}, the true value is not known"
-    return f"got {got}, want {want} {bar(miss)}"
+    return f"got {got}, expected {want}{f' {bar(miss)}' if bars else ''}"
 
 
 def errors(miss: Miss) -> str:
-    """An error in four units: relative, ulp, multiples of the bound and of the error bar."""
+    """An error in four units: relative, ulp, multiples of the tolerance and of the uncertainty."""
     if not math.isfinite(miss.error) or not is_known(miss):
         return ""
     parts = []
@@ -233,7 +235,7 @@ def errors(miss: Miss) -> str:
         parts.append(f"{number(ratios[0])} relative")
     if miss.ulp is not None:
         parts.append(f"{number(miss.ulp)} ulp")
-    for unit, name in ((miss.bound, "bound"), (miss.error_bar, "error bar")):
+    for unit, name in ((miss.bound, "tolerance"), (miss.error_bar, "uncertainty")):
         times = multiple(miss.error, unit)
         if times:
             parts.append(f"{times} × {name}")
@@ -271,7 +273,7 @@ def facts(result: CaseResult) -> list[tuple[str, str]]:
         pairs.append(("visible", visible(finding)))
     if finding.taylor is not None:
         pairs.append(("taylor", plots.taylor_says(finding.taylor)))
-    pairs += [("hunts", clean(result.case.hunts)), ("run", command(result.repro))]
+    pairs += [(DESIGNED, clean(result.case.hunts)), ("run", command(result.repro))]
     return [(label, text) for label, text in pairs if text]
 
 

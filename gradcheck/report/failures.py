@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gradcheck.report import failure_text
 from gradcheck.results import words
@@ -105,77 +105,27 @@ def _rank(result: CaseResult) -> tuple[int, float]:
     return SEVERITY.index(result.finding.verdict), -result.finding.times_bound
 
 
-MAX_STAGES: Final = 2
-"""Stages that blame names and whose failures are shown in full all the same."""
-MAX_NAMED: Final = 8
-"""Others that are named."""
-MAX_GROUPS: Final = 12
-"""Gradients whose failures are shown in full."""
-SAMPLES: Final = 3
-"""Failures shown of each of them."""
-SAMPLES_OF_KIND: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
-"""A model fails at every size alike, and in many gradients."""
-
-
-def on_terminal(page: Page, run: Run, *, everything: bool) -> list[str]:
-    """Failures by gradient, the worst first: `everything`, or a few, and the others counted."""
-    guilty = explained(run, Part.STAGE)
-    spoilt = explained(run, Part.GRADIENT)
-    if everything:
-        guilty = spoilt = []
-    brief = [*guilty[MAX_STAGES:], *spoilt]
-    open_groups = [group for group in groups(run) if group not in brief]
+def in_full(page: Page, run: Run) -> list[str]:
+    """Every failure with all that is known about it, by gradient, the worst first."""
     named = len({r.case.implementation for r in run.results}) > 1
-    shown = len(open_groups) if everything else MAX_GROUPS
-    blocks = [
-        _lines_of(page, group, named=named, everything=everything) for group in open_groups[:shown]
-    ]
-    rest = open_groups[shown:]
-    if rest:
-        results = sum(len(group.results) for group in rest)
-        blocks.append(
-            page.wrap(
-                f"… and {words.plural(results, 'more result')} of "
-                f"{words.plural(len(rest), 'more gradient')}: "
-                f"{failure_text.tally(r for group in rest for r in group.results)}; "
-                "-o report.html shows them all"
-            )
-        )
-    for lead, few in (
-        ("wrong too", guilty[MAX_STAGES:]),
-        ("spoilt by these stages", spoilt),
-    ):
-        if few:
-            names = ", ".join(words.subject(g.output, g.part) for g in few[:MAX_NAMED])
-            more = f", … and {len(few) - MAX_NAMED} more" if len(few) > MAX_NAMED else ""
-            blocks.append(page.wrap(f"{lead}: {names}{more}; -o report.html shows each"))
+    blocks = [_lines_of(page, group, named=named) for group in groups(run)]
     return [line for block in blocks for line in ["", *block]][1:]
 
 
-def _lines_of(page: Page, group: Group, *, named: bool, everything: bool) -> list[str]:
-    """What is wrong with one gradient: a few results in full, the others counted."""
-    told = []
-    most = 1 if group.part is Part.CONTRACT else SAMPLES_OF_KIND[group.kind]
-    most = len(group.results) if everything else most
-    talker = next((r for r in group.results[:most] if r.finding.printed.strip()), None)
+def _lines_of(page: Page, group: Group, *, named: bool) -> list[str]:
+    """What is wrong with one gradient, result by result."""
+    lines = []
+    talker = next((r for r in group.results if r.finding.printed.strip()), None)
     whose = f"{words.clean(group.implementation)} · " if named else ""
-    for said in failure_text.told(group.results[:most]):
+    for said in failure_text.told(group.results):
         result = said.result
         title = f"{whose}{words.title(result)}"
-        told += page.judged(result.finding.verdict, f"{title}: {said.lead}" if said.lead else title)
+        lead = f"{title}: {said.lead}" if said.lead else title
+        lines += page.judged(result.finding.verdict, lead)
         for label, text in said.facts:
             if label == "run":
-                told += page.quoted(result.finding.printed) if result is talker else []
-                told.append(f"  run: {text}")  # to be copied: never broken
+                lines += page.quoted(result.finding.printed) if result is talker else []
+                lines.append(f"  run: {text}")  # to be copied: never broken
             else:
-                told += page.wrap(text, f"  {label}: ", "    ")
-    rest = group.results[most:]
-    if rest:
-        where = words.clean(f"{group.op}/{group.dialect}")
-        told += page.wrap(
-            f"… and {len(rest):,} more of {where} · {words.subject(group.output, group.part)}: "
-            f"{failure_text.rest(rest, group.results[:most])}",
-            "  ",
-            "    ",
-        )
-    return told
+                lines += page.wrap(text, f"  {label}: ", "    ")
+    return lines

@@ -57,7 +57,7 @@ def _row(name: str, scores: Sequence[ModelScore]) -> list[str]:
     sown = [s for score in scores for s in score.sown]
     lengths = [len(s.suspects[0]) for s in sown if s.suspects]
     longest = max((s for s in sown if s.suspects), key=lambda s: len(s.suspects[0]), default=None)
-    most = f"{len(longest.suspects[0])} of {longest.of} stages" if longest else ""
+    most = f"{len(longest.suspects[0])} of {plural(longest.of, 'stage')}" if longest else ""
     return [
         clean(name),
         f"{len(sown)}",
@@ -192,7 +192,7 @@ def _markdown(harvest: FaultReport) -> str:
     lines += [*bullets(_problems(harvest)), *bullets(_narrow(harvest))]
     for score in harvest.scores:
         rows = [[code(r[0]), code(r[1]), r[2], r[3], escape(r[4])] for r in _details(score)]
-        title = f"<b>{escape(clean(score.model))}</b> {len(rows)} faults"
+        title = f"<b>{escape(clean(score.model))}</b> {plural(len(rows), 'fault')}"
         lines += [f"<details><summary>{title}</summary>", "", table(ROW, rows), "", "</details>"]
         lines.append("")
     return page(lines, summary(harvest))

@@ -8,7 +8,7 @@ from typing import Final
 
 from tabulate import tabulate
 
-from gradcheck.report import ascii_plots, failure_text
+from gradcheck.report import ascii_plots, causes, failure_text
 from gradcheck.report.heat import FINE
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import CaseId, CaseResult
@@ -17,19 +17,25 @@ from gradcheck.results.verdict import SEVERITY, worst
 
 ROWS: Final = 16
 """Rows of a map that is shown."""
+BLOCKS: Final = 3
+"""Gradients of which more than a table's row is shown."""
 
 
-def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
-    """What `gradcheck.check` found; `subject` names the function that was judged."""
+def table(subject: str, dtype: str, findings: Sequence[Finding], *, details: bool = False) -> str:
+    """What `gradcheck.check` found; `subject` names the function that was judged.
+
+    The first lines say what is wrong; with `details`, everything that is known about it.
+    """
     ranked = sorted(findings, key=lambda finding: SEVERITY.index(finding.verdict))
     verdict = worst(finding.verdict for finding in findings)
-    lead = f"{words.word(verdict)} {words.clean(subject)}, {dtype}"
-    blocks = [
-        _block(subject, dtype, finding) for finding in ranked if finding.reason or finding.diagnosis
-    ]
-    if blocks:
-        blocks[0][0] = f"{lead}: {blocks[0][0]}"
-    first, *others = blocks or [[lead]]
+    told = [f for f in ranked if f.reason or f.diagnosis or not f.verdict.expected]
+    block = _detailed if details else causes.brief
+    blocks = [block(_result(subject, dtype, f)) for f in told[: None if details else BLOCKS]]
+    if len(told) > len(blocks):
+        blocks.append([f"… and {words.plural(len(told) - BLOCKS, 'more gradient')}: details()"])
+    if not told or told[0].verdict is not verdict:  # a note, beside a pass
+        blocks.insert(0, [f"{words.word(verdict)} {words.clean(subject)}, {dtype}"])
+    first, *others = blocks
     body = [
         [
             words.subject(finding.name, finding.part),
@@ -39,7 +45,7 @@ def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
         ]
         for finding in findings
     ]
-    heads = ["gradient", "verdict", "worst error", "elements"]
+    heads = ["gradient", "verdict", "rel. err and tol", "elements"]
     aligned = ["left", "left", "left", "right"]
     if any(finding.evaluations for finding in findings):
         heads += ["one wrong element shows from", "forwards"]
@@ -63,14 +69,18 @@ def _lone(finding: Finding) -> str:
     return f"{least:.0e}" if least < 1 else f"{words.number(least, 2)} ×"
 
 
-def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
-    said = failure_text.alone(_result(subject, dtype, finding))
+def _detailed(result: CaseResult) -> list[str]:
+    finding = result.finding
+    said = failure_text.alone(result)
     name = words.subject(finding.name, finding.part)
     # A reason that names its subject ("vjp raised …") needs no other in front.
-    lines = [said.lead if said.lead.startswith(f"{finding.name} ") else f"{name}: {said.lead}"]
+    told = said.lead.startswith(f"{finding.name} ")
+    lead = said.lead if told else ": ".join(filter(None, (name, said.lead)))
+    title = f"{words.word(finding.verdict)} {words.clean(result.case.op)}, {result.case.dtype}"
+    lines = [f"{title}: {lead}"]
     if not finding.verdict.expected:
         lines += [f"  {label}: {text}" for label, text in said.facts]
-        lines += _map(said.result)
+        lines += _map(result)
         lines += printed.marked(finding.printed, "  ")
     return lines
 

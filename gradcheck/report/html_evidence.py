@@ -163,5 +163,12 @@ def stages(run: Run, blamed: Blamed) -> list[Light]:
     if others > 0:
         tone, mark, _ = LIGHTS["unknown"]
         says = "were not judged alone, and are not suspected"
-        lights.append(Light(name=f"{others} others", tone=tone, mark=mark, says=says))
+        lights.append(
+            Light(
+                name="1 other" if others == 1 else f"{others} others",
+                tone=tone,
+                mark=mark,
+                says=says,
+            )
+        )
     return lights

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import failure_text, models
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gradcheck.report.outline import Cell, Row
     from gradcheck.results.run import Run
 
+MAX_FAILING: Final = 8
+"""Failing rows of a long table that are shown of each part."""
 LONGEST: Final = 250
 """Rows of failing models that are shown where several models were judged."""
 
@@ -48,8 +50,11 @@ LAYOUTS: Final = (
 )
 
 
-def sections(page: Page, run: Run) -> Iterator[list[str]]:
-    """Per implementation a table of a single model, or a line per model and tables of failures."""
+def sections(page: Page, run: Run, *, everything: bool) -> Iterator[list[str]]:
+    """Per implementation a table of a single model, or a line per model and tables of failures.
+
+    Unless `everything` is shown, long tables of failing models have the first rows that fail.
+    """
     found = models.models(run)
     named = len(run.header.implementations) > 1
     for implementation in dict.fromkeys(model.implementation for model in found):
@@ -57,15 +62,15 @@ def sections(page: Page, run: Run) -> Iterator[list[str]]:
         theirs = [model for model in found if model.implementation == implementation]
         if len({model.name for model in theirs}) == 1:
             for model in theirs:
-                yield title + table(page, model)
+                yield title + table(page, model, everything=everything)
             continue
         yield title + summary(page, theirs)
-        yield from _failing(page, theirs)
+        yield from _failing(page, theirs, everything)
     if found:
         yield _sights(page, run, named, alone=len({model.name for model in found}) == 1)
 
 
-def _failing(page: Page, found: list[Model]) -> Iterator[list[str]]:
+def _failing(page: Page, found: list[Model], everything: bool) -> Iterator[list[str]]:
     room = LONGEST
     left = []
     for model in (m for m in found if not m.verdict.expected):
@@ -73,7 +78,7 @@ def _failing(page: Page, found: list[Model]) -> Iterator[list[str]]:
         if room < 0:
             left.append(words.clean(model.name))
             continue
-        yield table(page, model)
+        yield table(page, model, everything=everything)
     if left:
         yield page.wrap(f"{', '.join(left)}: --model NAME or -o report.html shows every row.")
 
@@ -114,9 +119,14 @@ def summary(page: Page, found: Sequence[Model]) -> list[str]:
     return [*(line[: page.width] if not page.color else line for line in lines), *page.wrap(note)]
 
 
-def table(page: Page, model: Model) -> list[str]:
-    """The most telling table of one model that fits the width; a row per gradient and stage."""
+def table(page: Page, model: Model, *, everything: bool = True) -> list[str]:
+    """The most telling table of one model that fits the width; a row per gradient and stage.
+
+    Unless `everything` is shown, a long table has the first rows that fail.
+    """
     lines: list[str] = []
+    shortened = not everything and len(model.rows) > 2 * MAX_FAILING
+    model = _failing_rows(model) if shortened and not model.verdict.expected else model
     for layout in LAYOUTS:
         lines = _drawn(page, model, layout)
         if span(lines[:2]) <= page.width:
@@ -124,6 +134,19 @@ def table(page: Page, model: Model) -> list[str]:
     note = f"sizes {', '.join(map(words.clean, model.sizes))}; a cell shows the worst of them"
     shown = lines if page.color else [line[: page.width] for line in lines]
     return [*shown, *(page.wrap(note) if len(model.sizes) > 1 else [])]
+
+
+def _failing_rows(model: Model) -> Model:
+    """A model with the first failing rows of each part; their titles count all."""
+
+    def shown(block: Block) -> Block:
+        wrong = [row for row in block.rows if not row.stands.expected]
+        verb = "fails" if len(wrong) == 1 else "fail"
+        of = f"{words.plural(len(wrong), block.part.value)} of {len(block.rows)} {verb}"
+        more = f"; the first {MAX_FAILING}, -v shows all" if len(wrong) > MAX_FAILING else ""
+        return replace(block, rows=tuple(wrong[:MAX_FAILING]), title=of + more)
+
+    return replace(model, blocks=tuple(map(shown, model.blocks)))
 
 
 def _drawn(page: Page, model: Model, layout: _Layout) -> list[str]:
@@ -143,7 +166,7 @@ def _drawn(page: Page, model: Model, layout: _Layout) -> list[str]:
 
 def _rule(block: Block, width: int) -> str:
     """A rule across the table that says what stands below it."""
-    title = f"── {models.block(block.part, len(block.rows))} "
+    title = f"── {block.title or models.block(block.part, len(block.rows))} "
     return title.ljust(width, "─") if block.part is not Part.VALUE else "─" * width
 
 
@@ -214,7 +237,7 @@ def blame(page: Page, run: Run) -> list[str]:
 def _blamed(page: Page, blamed: Blamed, named: bool) -> list[str]:
     whose = f"{words.clean(blamed.implementation)} · " if named else ""
     name = words.clean(f"{blamed.name}/{blamed.dialect}")
-    lines = page.wrap(f"{whose}{name} ({words.clean(blamed.where)})", "blame ", "  ")
+    lines = page.wrap(f"{whose}{name} ({words.clean(blamed.where)})", "stages at fault in ", "  ")
     for found in blamed.blames:
         lead = f"  round {found.round}: " if len(blamed.blames) > 1 else "  "
         lines += page.wrap(models.accusation(found), lead, "    ")

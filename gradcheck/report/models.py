@@ -25,10 +25,14 @@ WHOLE: Final = ("gradients", "vjp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """The rows of one part of a model, in the program's order."""
+    """The rows of one part of a model, in the program's order.
+
+    `title` says which they are, where they are not all.
+    """
 
     part: Part
     rows: tuple[Row, ...]
+    title: str = ""
 
     @property
     def passed(self) -> int:
@@ -340,10 +344,11 @@ COUNTED: Final = {Part.GRADIENT: "gradients", Part.STAGE: "stages", Part.TRAININ
 def accusation(blame: Blame) -> str:
     """Which stages may be at fault, and how far to trust that."""
     stages = ", ".join(map(words.clean, blame.stages))
-    if blame.exact:
-        return f"guilty: {stages} ({len(blame.stages)} of {words.plural(blame.of, 'stage')})"
-    few = f"one of {len(blame.stages)} of {words.plural(blame.of, 'stage')}: {stages}"
-    return few if len(blame.stages) != 1 else f"{stages}, the only suspect of {blame.of} stages"
+    count = words.plural(blame.of, "stage")
+    if blame.exact or len(blame.stages) == 1:
+        noun = "faulty stage" if len(blame.stages) == 1 else "faulty stages"
+        return f"{noun}: {stages} ({len(blame.stages)} of {count})"
+    return f"faulty stage: one of {stages} ({len(blame.stages)} of {count})"
 
 
 def interval(blame: Blame) -> str:

@@ -138,7 +138,7 @@ def _reasons(outcomes: Iterable[Outcome]) -> list[str]:
     lines = []
     for (judged, _), found in sorted(groups.items(), key=lambda item: -len(item[1])):
         named = dict.fromkeys(f"{one.subject} {one.what}" for one in found)
-        text = f"{judged}, {len(found):,} roundings: {found[0].reason}"
+        text = f"{judged}, {plural(len(found), 'rounding')}: {found[0].reason}"
         lines += [
             f"- {escape(clean(text))}",
             f"  <details><summary>{plural(len(named), 'place')}</summary>",

@@ -25,6 +25,8 @@ LAST: Final = re.compile("^RESULT", re.MULTILINE)
 COLOR: Final = re.compile("\x1b\\[[0-9]*m")
 ANSI: Final = {"good": "32", "bad": "31", "warn": "33", "calm": "33"}
 
+UNLABELLED: Final = ("implementation", "implementations", "dtypes", "on")
+"""Facts of a header that need no label."""
 LINES: Final = 8
 """Lines that are shown of what the code printed, of one result of each gradient."""
 
@@ -67,13 +69,12 @@ class Page:
 
     def header(self, run: Run) -> list[str]:
         """What was run, on what."""
-        facts = run_words.versions(run)
-        column = 2 + max(len(label) for label, _ in facts)
-        return [
-            line
-            for label, text in facts
-            for line in self.wrap(text, label.ljust(column), " " * column)
-        ]
+        lines = [""]
+        for label, text in run_words.versions(run):
+            fact = text if label in UNLABELLED else f"{label} {text}"
+            joined = f"{lines[-1]} · {fact}" if lines[-1] else fact
+            lines[-1:] = [joined] if len(joined) <= self.width else [lines[-1], fact]
+        return [part for line in lines if line for part in self.wrap(line, "", "  ")]
 
     def listed(self, title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
         """A title and paragraphs, each beside its label, or below it where that is too narrow."""
@@ -140,6 +141,11 @@ def clip(name: str, most: int) -> str:
     """A name cut in the middle: its end often tells it from its neighbour."""
     tail = most // 3
     return name if len(name) <= most else f"{name[: most - 1 - tail]}…{name[-tail:]}"
+
+
+def clip_end(line: str, most: int) -> str:
+    """A line cut at its end."""
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 GAP: Final = 2

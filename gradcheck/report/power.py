@@ -281,7 +281,7 @@ def _details(found: Score) -> list[str]:
     killed = sum(bool(t.killed) for t in each)
     wrong = sum(not t.proved_equivalent for t in each)
     told, routine = _told(found)
-    title = f"<b>{found.op}</b> {killed} of {wrong} wrong answers rejected"
+    title = f"<b>{found.op}</b> {killed} of {plural(wrong, 'wrong answer')} rejected"
     rows = [
         [
             code(trial.what),

@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from gradcheck.report.marked import code, escape, table
 from gradcheck.report.power_page import bullets, listed, page, suite_of
-from gradcheck.results.words import clean
+from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
     from gradcheck.power.rule import Kills, RulePower
@@ -41,7 +41,7 @@ def summary(power: RulePower) -> str:
 
 def _row(found: Kills) -> list[str]:
     mutant = found.mutant
-    count = f"{len(found.killed)} of {len(found.tried)} cases"
+    count = f"{len(found.killed)} of {plural(len(found.tried), 'case')}"
     return [clean(t) for t in (mutant.rule, mutant.name, mutant.killer, count, mutant.says)]
 
 

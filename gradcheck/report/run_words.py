@@ -22,7 +22,7 @@ LONGEST_VERSION: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """How many impostors the checks would have rejected, of how many; to which each is blind.
+    """How many wrong gradients the checks reject, of how many; to which each is blind.
 
     `tolerated` counts roundings to narrower types that are within what a dtype is allowed.
     """
@@ -43,7 +43,7 @@ def headline(run: Run) -> str:
     if not footer.checked:
         return "nothing was checked"
     if bad:
-        return f"{bad:,} of {plural(footer.checked, 'check')} did not pass{beside}"
+        return f"{bad:,} of {plural(footer.checked, 'check')} failed{beside}"
     if unmet := len(run.unmet):
         return f"{plural(unmet, 'requirement')} {'is' if unmet == 1 else 'are'} not met{beside}"
     if gate is not None and gate.problems:
@@ -56,6 +56,28 @@ def headline(run: Run) -> str:
     if known:
         return f"{passed:,} of {plural(footer.checked, 'check')} passed{beside}"
     return f"{'all ' if passed > 1 else ''}{plural(passed, 'check')} passed"
+
+
+def sentence(run: Run, why: str = "") -> str:
+    """The verdict with its reason, how much was checked, and how long it took if that is known."""
+    said = headline(run)
+    took = "" if run.timing is None else f" in {duration(run.timing.seconds)}"
+    compared = f" {plural(run.footer.elements, 'number')} compared{took}." if run.results else ""
+    return f"{said[:1].upper()}{said[1:]}{why}.{compared}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(0.02), duration(0.26), duration(12.3), duration(135)
+    ('under 0.1 s', '0.3 s', '12 s', '2 min 15 s')
+    """
+    if seconds < 0.05:
+        return "under 0.1 s"
+    if seconds < 59.5:
+        return f"{seconds:.{1 if seconds < 10 else 0}f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
 
 
 def incomplete(run: Run) -> str:
@@ -126,12 +148,14 @@ def _called(header: Header) -> Iterator[str]:
 
 
 def rejected(found: Rejected) -> str:
-    """What the certificates say, in one line."""
-    text = f"{found.rejected:,} of {found.tried:,} impostors would have been rejected"
+    """What the self-checks say, in one line."""
+    all_of = found.rejected == found.tried
+    count = f"all {found.tried:,}" if all_of else f"{found.rejected:,} of {found.tried:,}"
+    text = f"{count} deliberately wrong gradients were caught"
     if found.blind:
         few = [f"{name} ({count:,}, as in {where})" for name, count, where in found.blind[:3]]
         more = f" and {len(found.blind) - 3} more" if len(found.blind) > 3 else ""
-        text += f"; passed by: {', '.join(few)}{more}"
+        text += f"; not caught: {', '.join(few)}{more}"
     if found.tolerated:
         text += f"; {plural(found.tolerated, 'rounding')} to a narrower type within the tolerance"
     return clean(text)
@@ -162,10 +186,11 @@ class Gap:
         return f", … and {more:,} more" if more > 0 else ""
 
 
-def gaps(run: Run) -> list[Gap]:
+def gaps(run: Run, *, side_conditions: bool = True) -> list[Gap]:
     """What was not checked, one entry per verdict and reason.
 
-    What an implementation says nothing about has one reason, however it is worded per operator.
+    What an implementation does not implement has one reason, however it is worded per operator.
+    Side conditions that do not apply are one entry, left out unless `side_conditions`.
     """
     found: dict[tuple[Verdict, str, str], list[CaseResult]] = {}
     unasked: dict[str, list[CaseResult]] = {}
@@ -181,13 +206,13 @@ def gaps(run: Run) -> list[Gap]:
     gaps = [
         Gap(
             verdict=verdict,
-            reason=f"{silent} says nothing about {_them(results)}" if silent else reason,
+            reason=f"not implemented by {silent}" if silent else reason,
             ops=unique(r.case.op for r in results),
             count=len(results),
         )
         for (verdict, silent, reason), results in found.items()
     ]
-    return [*gaps, *([_unasked(unasked)] if unasked else [])]
+    return [*gaps, *([_unasked(unasked)] if unasked and side_conditions else [])]
 
 
 def _unasked(found: Mapping[str, Sequence[CaseResult]]) -> Gap:
@@ -197,14 +222,10 @@ def _unasked(found: Mapping[str, Sequence[CaseResult]]) -> Gap:
                for reason, of_one in found.items())  # fmt: skip
     return Gap(
         verdict=Verdict.SKIP,
-        reason=f"properties that cannot be asked: {'; '.join(reasons)}",
+        reason=f"side conditions that do not apply: {'; '.join(reasons)}",
         ops=unique(r.case.op for r in results),
         count=len(results),
     )
-
-
-def _them(results: list[CaseResult]) -> str:
-    return "them" if len({r.case.op for r in results}) > 1 else "it"
 
 
 def talkers(run: Run) -> list[tuple[CaseResult, int]]:
@@ -257,7 +278,7 @@ def curves(run: Run) -> list[tuple[str, int, CaseResult]]:
 
 
 def certificate(run: Run) -> Rejected | None:
-    """The certificates of all results together; None if there are none."""
+    """The self-checks of all results together; None if there are none."""
     certified = [
         (r, r.finding.certificate) for r in run.results if r.finding.certificate is not None
     ]
@@ -292,35 +313,39 @@ MAX_SILENT_OPS: Final = 3
 NOUNS: Final = {Kind.OPERATOR: "operator", Kind.MODEL: "model", Kind.RULE: "update rule"}
 
 
-def load_summary(run: Run) -> list[str]:
-    """A line for each implementation that was loaded; none for the reference.
+def load_summary(run: Run, *, everything: bool = False) -> list[str]:
+    """A line for each implementation that lacks something; of `everything`, for each but ours.
 
-    "loaded mykernels 1.2: 3 operators, float32; 3 of 3 answered": the operators of the selection
-    that it has, the dtypes in which one of them was judged, and how many gave a gradient, right or
-    wrong, at least once. It is counted in what was judged: nothing is called for it.
+    "mykernels 1.2: 3 operators, float32; 2 of 3 returned gradients (not softmax: CRASH)": the
+    operators of the selection that it has, the dtypes in which one of them was judged, and how many
+    gave a gradient, right or wrong, at least once. It is counted in what was judged: nothing is
+    called for it.
     """
     others = [name for name in run.header.implementations if name != REFERENCE]
     results: dict[str, list[CaseResult]] = {name: [] for name in others}
     for result in run.results:
         if result.case.implementation in results:
             results[result.case.implementation].append(result)
-    return [_told(run, name, found) for name, found in results.items() if found]
+    told = (_told(run, name, found, everything) for name, found in results.items() if found)
+    return [text for text in told if text]
 
 
-def _told(run: Run, name: str, results: Sequence[CaseResult]) -> str:
+def _told(run: Run, name: str, results: Sequence[CaseResult], everything: bool) -> str:
     asked: dict[tuple[Kind, str], list[CaseResult]] = {}
     for result in results:
         if result.finding.verdict not in UNASKED and result.finding.part in GIVEN:
             asked.setdefault((result.case.kind, result.case.op), []).append(result)
     called = run.header.versions.get(name, "") or name
-    loaded = f"loaded {words.clean(called)}"
+    loaded = words.clean(called)
     if not asked:
-        return f"{loaded}: it has nothing of this selection"
+        return f"{loaded} has nothing of this selection"
     dtypes = {r.case.dtype for found in asked.values() for r in found if r.finding.verdict.checked}
     shown = [dtype for dtype in run.header.dtypes if dtype in dtypes]
     silent = {key: found for key, found in asked.items() if not any(map(_answers, found))}
     parts = ", ".join([*_counted(asked), *map(words.clean, shown)])
-    text = f"{loaded}: {parts}; {len(asked) - len(silent):,} of {len(asked):,} answered"
+    if not (silent or everything):
+        return ""
+    text = f"{loaded}: {parts}; {len(asked) - len(silent):,} of {len(asked):,} returned gradients"
     return f"{text} (not {_named(silent)})" if silent else text
 
 

@@ -6,52 +6,68 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import outline, run_words
-from gradcheck.report.page import Page, clip, ended, grid, whole
+from gradcheck.report.page import Page, clip, clip_end, ended, grid, whole
 from gradcheck.results import words
 from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
+    from gradcheck.report.causes import Cause
     from gradcheck.report.failures import Group
-    from gradcheck.report.outline import Row
+    from gradcheck.report.outline import Row, Table
     from gradcheck.report.page import Page
     from gradcheck.results.case_result import CaseResult
     from gradcheck.results.run import Run
 
 LONGEST: Final = 250
 """Lines above which passing operators are folded into one each."""
+ROWS: Final = 8
+"""Rows of a long table that a failing run shows."""
+CAUSES: Final = 3
+"""Causes of failures that are shown in a few lines each."""
+CAUSE_LINES: Final = 5
+"""Lines of each."""
+LISTED: Final = 30
+"""Causes that the list at the end names."""
 NARROWEST: Final = 40
 """Columns below which nothing is readable any more."""
 
 
-def render(run: Run, *, color: bool = False, width: int = 100, verbosity: int = 0) -> str:
+def render(
+    run: Run, *, color: bool = False, width: int = 100, verbosity: int = 0, durations: int = 0
+) -> str:
     """The run as plain text; its last line is `run.summary`.
 
     No line is wider than `width` but those that are meant to be copied or parsed: repro lines
     and the last one. Of a `verbosity` above 0, every case has a row and every failure is shown in
-    full; below 0, nothing is said of how the implementations were loaded.
+    full. `durations` is the number of slowest cases to name.
     """
-    page = _Page(color=color, width=max(width, NARROWEST), verbosity=verbosity)
+    width = max(width, NARROWEST)
+    page = _Page(color=color, width=width, verbosity=verbosity, slowest=durations)
     sights: list[list[str]] = []
     blame: list[str] = []
     if any(result.case.kind is Kind.MODEL for result in run.results):
         from gradcheck.report import model_tables
 
-        sights, blame = [*model_tables.sections(page, run)], model_tables.blame(page, run)
+        sights = [*model_tables.sections(page, run, everything=page.verbose)]
+        blame = model_tables.blame(page, run)
+    found = page.causes(run)
     sections = (
         page.header(run),
         page.smoke(run),
         *page.tables(run),
         *sights,
-        page.soundness(run),
-        page.gaps(run),
-        page.noise(run),
-        page.failures(run),
+        *page.failures(run, found),
         blame,
+        page.soundness(run, fails=bool(found)),
+        page.gaps(run, fails=bool(found)),
+        page.noise(run),
         page.baseline(run),
         page.troubles(run),
+        page.durations(run),
+        page.summary(run, found),
     )
     return whole(sections, run.summary)
 
@@ -80,18 +96,24 @@ LAYOUTS: Final = (
 )
 
 
+def _measure(layout: _Layout) -> str:
+    """What the numbers of a dtype's cells are."""
+    return (": rel. err ≤ tol" if layout.bounds else ": rel. err") * layout.errors
+
+
 @dataclass(frozen=True, slots=True)
 class _Page(Page):
     verbosity: int = 0
+    slowest: int = 0
 
     @property
     def verbose(self) -> bool:
         return self.verbosity > 0
 
     def smoke(self, run: Run) -> list[str]:
-        if self.verbosity < 0 or set(run.header.implementations) <= {"reference"}:
-            return []
-        return [line for text in run_words.load_summary(run) for line in self.wrap(text, "", "  ")]
+        """How implementations were loaded, where one lacks something."""
+        told = run_words.load_summary(run, everything=self.verbose)
+        return [line for text in told for line in self.wrap(text, "", "  ")]
 
     def tables(self, run: Run) -> Iterator[list[str]]:
         """A table per implementation, named where there are several."""
@@ -106,6 +128,10 @@ class _Page(Page):
                 rows = tuple(row for _, row in cases)
                 yield title + self.table(rows, table.dtypes, [name for name, _ in cases])
                 continue
+            failing = {r.case.op for r in run.results if run.fails(r)}
+            if failing and len(table.rows) > 2 * ROWS:
+                yield title + self.failing_table(table, failing)
+                continue
             if len(table.rows) <= LONGEST:
                 yield title + self.table(table.rows, table.dtypes)
                 continue
@@ -114,6 +140,17 @@ class _Page(Page):
             flag = words.FLAGS[table.kind]
             note = f"One line per passing {kind}; {flag} NAME or -o report.html shows every row."
             yield title + self.table(folded, table.dtypes) + self.wrap(note)
+
+    def failing_table(self, table: Table, failing: Container[str]) -> list[str]:
+        """The first rows of operators that fail; how many others there are."""
+        rows = [row for row in table.rows if row.op in failing]
+        others = len({row.op for row in table.rows} - {row.op for row in rows})
+        noun = table.kind.value
+        more = max(len(rows) - ROWS, 0)
+        counts = [f"{words.plural(more, 'more row')} of failing {noun}s"] if more else []
+        counts += [f"{words.plural(others, noun)} without failures"] if others else []
+        note = f"… and {' and '.join(counts)}: -v or -o report.html shows them."
+        return self.table(tuple(rows[:ROWS]), table.dtypes) + (self.wrap(note) if counts else [])
 
     def table(
         self, rows: tuple[Row, ...], dtypes: tuple[str, ...], samples: Sequence[str] = ()
@@ -149,7 +186,7 @@ class _Page(Page):
             *(["dialect"] if several else []),
             *(["sample"] if samples else []),
             words.OUTPUT[rows[0].kind],
-            *dtypes,
+            *(f"{dtype}{_measure(layout)}" for dtype in dtypes),
         ]
         heads += ["samples"] * counted + ["elements"] * layout.elements
         body = []
@@ -175,26 +212,30 @@ class _Page(Page):
             body.append(line)
         return grid(heads, body, counted + layout.elements)
 
-    def soundness(self, run: Run) -> list[str]:
-        """What would have been rejected, whose bounds are wider, whose conventions were found."""
+    def soundness(self, run: Run, *, fails: bool) -> list[str]:
+        """What would have been rejected; unless the run `fails`, tolerances and conventions too."""
         lines = []
         found = run_words.certificate(run)
         if found is not None:
-            lines += self.wrap(run_words.rejected(found), "certificate: ", "  ")
+            lines += self.wrap(run_words.rejected(found), "self-check: ", "  ")
         if curves := run_words.curves(run):
             from gradcheck.report import plots  # door: only projections have curves
 
             for of_dtype in curves:
                 lines += self.wrap(plots.taylor_curves(*of_dtype), "taylor: ", "  ")
+        if fails and not self.verbose:
+            return lines
         for name, text in run_words.slacks(run):
-            lines += self.wrap(words.clean(f"{name}, {text}"), "wider bound: ", "  ")
+            lines += self.wrap(words.clean(f"{name}, {text}"), "wider tolerance: ", "  ")
         for name, texts in run_words.conventions(run):
-            lines += self.wrap(words.clean(f"{name}, {'; '.join(texts)}"), "convention: ", "  ")
+            text = words.clean(f"{name}, {'; '.join(texts)}")
+            lines += self.wrap(text, "subgradient at kinks: ", "  ")
         return lines
 
-    def gaps(self, run: Run) -> list[str]:
+    def gaps(self, run: Run, *, fails: bool) -> list[str]:
+        """What was not checked; of a run that `fails`, no side conditions that do not apply."""
         lines = []
-        for gap in run_words.gaps(run):
+        for gap in run_words.gaps(run, side_conditions=self.verbose or not fails):
             ops = ", ".join(map(words.clean, gap.named))
             text = f"{words.plural(gap.count, 'result')} of {ops}{gap.others}"
             if gap.reason:
@@ -211,12 +252,77 @@ class _Page(Page):
             lines += self.quoted(result.finding.printed)[1:]
         return lines
 
-    def failures(self, run: Run) -> list[str]:
+    def causes(self, run: Run) -> list[Cause]:
         if not any(map(run.fails, run.results)):
             return []
-        from gradcheck.report import failures  # deferred:mostrunspass
+        from gradcheck.report.causes import causes  # door: failures
 
-        return failures.on_terminal(self, run, everything=self.verbose)
+        return causes(run)
+
+    def failures(self, run: Run, found: Sequence[Cause]) -> Iterator[list[str]]:
+        """The first causes, a few lines each; of a verbose report, every failure in full."""
+        if found and self.verbose:
+            from gradcheck.report import failures  # door: -v
+
+            yield failures.in_full(self, run)
+            return
+        for cause in found[:CAUSES]:
+            yield self.cause(cause, named=_is_several(run))
+
+    def cause(self, cause: Cause, *, named: bool) -> list[str]:
+        """One cause in at most `CAUSE_LINES` lines."""
+        from gradcheck.report.causes import told  # door: failures
+
+        said = told(cause, named=named)
+        where = f" ({said.source})" if said.source else ""
+        parts = [part for part in (said.element, said.extent) if part]
+        facts = self.wrap("; ".join(parts), "  ", "  ")
+        if len(facts) > 1:
+            facts = [clip_end(f"  {part}", self.width) for part in parts]
+        room = CAUSE_LINES - len(facts) - 1
+        lines = self.first(self.judged(cause.verdict, f"{said.who}{where}"), min(room - 1, 2))
+        if said.sentence:
+            lines += self.first(self.wrap(said.sentence, "  ", "  "), room - len(lines))
+        lines += facts
+        if said.printed and len(lines) < CAUSE_LINES - 1:
+            lines.append(clip_end(f"  printed: {said.printed}", self.width))
+        if said.run:
+            lines.append(f"  run: {said.run}")  # to be copied: never broken
+        return lines
+
+    def first(self, lines: list[str], most: int) -> list[str]:
+        """At most so many lines of a paragraph; the last one shows whether there are more."""
+        kept = lines[:most]
+        return kept if kept == lines else [*kept[:-1], clip_end(f"{kept[-1]} …", self.width)]
+
+    def summary(self, run: Run, found: Sequence[Cause]) -> list[str]:
+        """Every cause in a line, where not all are shown above, and the run in one sentence."""
+        if not found:
+            return self.wrap(run_words.sentence(run))
+        from gradcheck.report.causes import told  # door: failures
+
+        named = _is_several(run)
+        lines = []
+        if len(found) > (0 if self.verbose else CAUSES):
+            for cause in found[:LISTED]:
+                text = told(cause, named=named).line
+                room = self.width - len(cause.verdict) - 1
+                lines.append(self.judged(cause.verdict, clip_end(text, room))[0])
+            if len(found) > LISTED:
+                lines += self.wrap(f"… and {words.plural(len(found) - LISTED, 'more cause')}: -v")
+        alone = len(found) == 1
+        why = f": {told(found[0], named=named).line}" if alone else f", for {len(found):,} reasons"
+        return lines + self.wrap(run_words.sentence(run, why))
+
+    def durations(self, run: Run) -> list[str]:
+        """The slowest cases, as many as are asked for."""
+        if run.timing is None or not self.slowest:
+            return []
+        taken = sorted(run.timing.cases.items(), key=lambda pair: -pair[1])[: self.slowest]
+        return [
+            f"{'slowest case' if len(taken) == 1 else f'slowest {len(taken)} cases'}",
+            *(f"  {seconds:8.2f} s  {words.clean(name)}" for name, seconds in taken),
+        ]
 
     def baseline(self, run: Run) -> list[str]:
         return [line for text in run_words.baseline(run) for line in self.wrap(text, "", "  ")]
@@ -231,6 +337,10 @@ class _Page(Page):
         if not run.footer.checked:
             lines += self.wrap("nothing was checked")
         return lines
+
+
+def _is_several(run: Run) -> bool:
+    return len({r.case.implementation for r in run.results}) > 1
 
 
 def concise(run: Run, *, verbosity: int = 0) -> str:

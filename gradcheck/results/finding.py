@@ -31,6 +31,14 @@ class Part(StrEnum):
     """A property that a backward owes beyond its numbers; the finding's name says which."""
 
 
+COMPUTED_IN: Final = "computed in "
+"""What the cause of a diagnosis begins with where a narrow type is to blame."""
+COMPARING_PROPERTIES: Final = (
+    *("linear", "zero", "scaling", "sizes", "attributes", "layouts", "subsets"),
+)
+"""Properties of the contract that compare several gradients: a wrong gradient may break them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
     """One element that was compared; numbers are in units of the gradient, `ulp` in its ulp.
@@ -230,13 +238,15 @@ class Diagnosis:
 
     `label` is the code of a class of defects (see `spec.defect`), empty where no known pattern
     fits; `says` is one sentence in the user's terms, `evidence` what it rests on, one sentence
-    each; `rule` names the rule that found it.
+    each; `rule` names the rule that found it. `cause` is a phrase without names ("computed in
+    float32") that holds for gradients of other operators with the same defect; often empty.
     """
 
     label: str
     says: str
     rule: str = ""
     evidence: tuple[str, ...] = ()
+    cause: str = ""
 
     @property
     def word(self) -> str:

@@ -77,6 +77,14 @@ class Footer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long a run took in all, and each of its cases by name, in seconds."""
+
+    seconds: float
+    cases: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A whole run: what the reports are made of."""
 
@@ -89,6 +97,8 @@ class Run:
     """Why a run that is not complete ended, where that is known."""
     gate: Gate | None = None
     """What a baseline makes of the results, derived and never stored; None without a baseline."""
+    timing: Timing | None = field(default=None, compare=False)
+    """How long it took, never stored: reports of equal results are equal. None of a stored run."""
 
     @property
     def footer(self) -> Footer:

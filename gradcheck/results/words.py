@@ -33,7 +33,8 @@ OUTPUT: Final = {
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 """How each kind is selected."""
 CONTRACT: Final = "contract"
-"""The row that stands for all properties which a backward owes beyond its numbers."""
+"""The name of the row that stands for all side conditions of a backward."""
+SIDE_CONDITION: Final = "side condition"
 
 _ALARMING: Final = (Verdict.INCONCLUSIVE, Verdict.NOTRUN)
 
@@ -97,6 +98,15 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def share(count: int, of: int, noun: str) -> str:
+    """A count out of another one, with its verb.
+
+    >>> share(1, 9, "element"), share(3, 9, "element"), share(1, 1, "element")
+    ('1 of 9 elements is', '3 of 9 elements are', '1 of 1 element is')
+    """
+    return f"{count:,} of {plural(of, noun)} {'is' if count == 1 else 'are'}"
+
+
 def word(verdict: Standing) -> str:
     """A verdict, or what a baseline makes of it, as reports write it."""
     return verdict.value.upper()
@@ -136,15 +146,24 @@ def subject(output: str, part: Part) -> str:
 
     >>> subject("ln_f", Part.STAGE), subject("wte", Part.GRADIENT), subject("loss", Part.VALUE)
     ('stage ln_f', 'dwte', 'loss')
-    >>> subject("linear", Part.CONTRACT)
-    'contract: linear'
+    >>> subject("linear", Part.CONTRACT), subject("contract", Part.CONTRACT)
+    ('side condition linear', 'side conditions')
     """
     if part is Part.GRADIENT:
         return gradient(output)
     if part is Part.CONTRACT:
         name = clean(output)
-        return name if name == CONTRACT else f"{CONTRACT}: {name}"
+        return f"{SIDE_CONDITION}s" if name == CONTRACT else f"{SIDE_CONDITION} {name}"
     return f"stage {clean(output)}" if part is Part.STAGE else clean(output)
+
+
+def filed(output: str, part: Part) -> str:
+    """What a row is about, in baselines and JUnit reports: names on file keep their words.
+
+    >>> filed("linear", Part.CONTRACT), filed("x", Part.GRADIENT)
+    ('contract: linear', 'dx')
+    """
+    return f"{CONTRACT}: {clean(output)}" if part is Part.CONTRACT else subject(output, part)
 
 
 def position(index: tuple[int, ...]) -> str:
@@ -205,6 +224,20 @@ def comparison(miss: Miss) -> str:
         if within or error != bound:
             break
     return f"{error} {'≤' if within else '>'} {bound}{' abs' if absolute else ''}"
+
+
+def compared(miss: Miss) -> str:
+    """An element's error and tolerance in a sentence: `rel. err 0.99 > tol 1.0e-04`.
+
+    Empty where a number is not finite.
+    """
+    error, *rest = comparison(miss).split(" ")
+    if error == "got":
+        return ""
+    size = float(error)
+    plain = len(error) <= len("1.0e-01") and 1e-3 <= size < 1e4
+    kind = "abs." if rest[-1] == "abs" else "rel."
+    return f"{kind} err {number(size, 2) if plain else error} {rest[0]} tol {rest[1]}"
 
 
 def _scientific(value: float, digits: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +15,8 @@ import gradcheck
 from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.run import Header, Run, digest_of
+from gradcheck.results.run import Header, Run, Timing, digest_of
+from gradcheck.results.words import plural
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
 from gradcheck.run.limits import CrashLimit, TimeLimit, TimeUp
 from gradcheck.run.plan import LoadedPlan, Plan, loaded
@@ -85,8 +87,10 @@ def executed(
 ) -> Run:
     """Judge everything in a loaded plan; the clock of `limit` runs already."""
     plan, troubles, limit = ready.plan, [*ready.troubles], limit or TimeLimit(None)
+    began, seconds = time.monotonic(), dict[str, float]()
     cases, header = plan.everything, header_of(plan, ready.bindings)
     found: dict[int, list[CaseResult]] = {}
+    records: list[CaseResult]
     crashes, stopped, late = CrashLimit(), "", False
     if observer is not None:
         observer.begins(header)
@@ -94,12 +98,15 @@ def executed(
         with limit.entered(_judging(ready, cases, crashes, progress or _silent)) as judging:
             try:
                 for place in range(len(cases)):
-                    records = found[place] = []
+                    records, start = [], time.monotonic()
+                    found[place] = records
                     try:
                         with limit.breaking():
                             records.extend(crashes.applied(place, judging.judged(place)))
                     finally:  # Ctrl-C within a case keeps its results so far
                         stopped = observer.sees(records) if observer is not None else ""
+                    waited = time.monotonic() - start
+                    seconds[cases[place].name] = judging.seconds(place, waited)
                     crashes.count(place, records)
                     if stopped:
                         break
@@ -130,6 +137,7 @@ def executed(
         complete=not stopped,
         stopped=_not_reached(stopped, reached, len(cases)) if stopped else "",
         troubles=tuple(troubles),
+        timing=Timing(seconds=time.monotonic() - began, cases=seconds),
     )
 
 
@@ -137,7 +145,7 @@ def _not_reached(why: str, reached: int, planned: int) -> str:
     """Why a run ended early, with the number of cases that it did not reach."""
     if reached == planned:
         return why
-    return f"{why}; not reached: {planned - reached:,} of {planned:,} cases"
+    return f"{why}; not reached: {planned - reached:,} of {plural(planned, 'case')}"
 
 
 def header_of(plan: Plan, bindings: Sequence[Implementation]) -> Header:
@@ -184,6 +192,10 @@ class _Local:
         left_out = partial(self.crashes.why, place)
         return judge_next(self.plan, case, self.bindings, self.why, left_out)
 
+    def seconds(self, place: int, waited: float) -> float:
+        """How long the case at a place took: this process waited for it."""
+        return waited
+
     def finished(self) -> dict[int, list[CaseResult]]:
         """Results of cases that were judged ahead: none."""
         return {}
@@ -197,6 +209,7 @@ class _Remote:
     cases: Sequence[AnyCase]
     progress: Progress
     done: int = 0
+    _took: dict[int, float] = field(default_factory=dict)
 
     def judged(self, place: int) -> Iterable[CaseResult]:
         """Wait for the case at a place."""
@@ -204,9 +217,14 @@ class _Remote:
             self.progress(0, len(self.cases), self.cases[0].name)
         for arrived in self.work.until(place):
             self.done += 1
+            self._took[arrived.place] = arrived.seconds
             name = self.cases[arrived.place].name
             self.progress(self.done, len(self.cases), name, arrived.seconds / self.work.slots)
         return self.work.result(place)
+
+    def seconds(self, place: int, waited: float) -> float:
+        """How long the case at a place took, where it was judged."""
+        return self._took.get(place, waited)
 
     def finished(self) -> dict[int, list[CaseResult]]:
         """Results of cases that were judged ahead, by place."""

@@ -9,7 +9,7 @@ from gradcheck.errors import UsageError
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import AT_FIRST, AT_MOST, Header, Run, digest_of
 from gradcheck.results.stored.log import by_implementation, case_of
-from gradcheck.results.words import clean, title
+from gradcheck.results.words import clean, plural, title
 from gradcheck.run.limits import CrashLimit
 from gradcheck.run.plan import joined_shards, parsed_shard, shard_of
 
@@ -149,7 +149,8 @@ def _refuse_others(group: Sequence[Named], counts: Sequence[int]) -> None:
     ordered = [count for _, count in sorted(zip(map(_number, group), counts, strict=True))]
     if ordered != [len(part) for part in _parts(sum(counts), len(counts))]:
         said = ", ".join(
-            f"{one.name} has {count} cases" for one, count in zip(group, counts, strict=True)
+            f"{one.name} has {plural(count, 'case')}"
+            for one, count in zip(group, counts, strict=True)
         )
         raise UsageError(f"these are shards of different selections: {said}")
 

@@ -322,13 +322,17 @@ OPTIONS: Final = (
         help="a row for every case, every failure in full (terminal), or a line each (concise)",
     ),
     Option(
+        name="durations", section=REPORTS, kind=CASES, metavar="N",
+        help="also show the N slowest cases, and write times into JUnit reports",
+    ),
+    Option(
         name="color", section=REPORTS, kind=_one_of("auto", "always", "never"), default="auto",
         choices=("auto", "always", "never"),
         help="of what a terminal shows; auto (default): where it can, and NO_COLOR is not set",
     ),
     Option(
         name="quiet", section=REPORTS, kind=SWITCH, short="-q",
-        help="no progress on stderr, and no line on how code was loaded",
+        help="failures alone, a line each (--format concise), and no progress on stderr",
     ),
     Option(
         name="progress", section=REPORTS, kind=SWITCH,

@@ -116,7 +116,7 @@ class CaseSelection:
             kind = "size" if not (chosen.operators or chosen.rules) else "sample"
             count = sum(map(len, (chosen.operators, chosen.models, chosen.rules)))
             raise UsageError(
-                f"-k {self.keyword!r}: none of the {count:,} cases selected is called so: "
+                f"-k {self.keyword!r}: none of the selected cases ({count:,}) has such a name: "
                 f"names are operator/dialect/{kind} (`gradcheck list`); dtypes go to --dtype"
             )
         return found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from gradcheck.errors import LoadError, UsageError
 from gradcheck.spec.suite import Suite
 from gradcheck.system import entry_points
-from gradcheck.system.user_modules import look_here, refuse_hidden
+from gradcheck.system.user_modules import SUFFIX, look_here, look_in, refuse_hidden
 
 ENTRY_POINTS: Final = "gradcheck.suites"
 
@@ -17,7 +19,8 @@ ENTRY_POINTS: Final = "gradcheck.suites"
 def resolve(reference: str, *, own: bool = False) -> Any:
     """The object that "package.module:NAME" refers to.
 
-    `own`: it may be a module of the user's, and lie in his folders.
+    `own`: it may be a module of the user's, and lie in his folders; "folder/module.py:NAME" names
+    its file.
 
     Raises:
         LoadError: it has another form, the module raises on import, or it lacks the name; another
@@ -26,8 +29,12 @@ def resolve(reference: str, *, own: bool = False) -> Any:
     module_name, colon, attribute = reference.partition(":")
     if not (module_name and colon and attribute):
         raise LoadError(f"{reference!r} is not of the form package.module:NAME")
+    file = Path(module_name) if own and module_name.endswith(SUFFIX) else None
     if own:
         look_here()
+        if file is not None:
+            look_in(file.parent)
+            module_name = file.stem
         refuse_hidden(module_name)
     try:
         module = import_module(module_name)
@@ -37,12 +44,25 @@ def resolve(reference: str, *, own: bool = False) -> Any:
         raise LoadError(
             f"{reference}: importing {module_name} raised {type(error).__name__}: {error}"
         ) from error
+    if file is not None:
+        _refuse_other(reference, module, file)
     target: Any = module
     for part in attribute.split("."):
         if not hasattr(target, part):
             raise LoadError(f"{reference}: {module_name} has no {attribute!r}")
         target = getattr(target, part)
     return target
+
+
+def _refuse_other(reference: str, module: ModuleType, file: Path) -> None:
+    """Refuse a module that was imported from another file.
+
+    Raises:
+        LoadError: it was.
+    """
+    origin = getattr(module, "__file__", None) or "Python itself"
+    if Path(origin).resolve() != file.resolve():
+        raise LoadError(f"{reference}: a module of that name comes from {origin}; rename yours")
 
 
 def load_suite(references: Sequence[str] = ()) -> Suite:

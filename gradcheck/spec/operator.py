@@ -286,6 +286,21 @@ class OpSpec:
         left = self.signature.partition("->")[0]
         return tuple(len([d for d in core.split(",") if d.strip()]) for core in CORE.findall(left))
 
+    def definition(self, role: str, name: str = "") -> str:
+        """The line that begins an implementation's "forward" or "vjp", which is called `name`.
+
+        By default it is called as its role: `def vjp(ct, x, *, eps=1e-05):`.
+        """
+        function = self.forward if role == "forward" else self.vjp
+        plain = inspect.signature(function).replace(return_annotation=inspect.Signature.empty)
+        bare = [p.replace(annotation=p.empty) for p in plain.parameters.values()][1:]
+        return f"def {name or role}{plain.replace(parameters=bare)}:"
+
+    @property
+    def outputs(self) -> int:
+        """How many arrays forward returns."""
+        return len(CORE.findall(self.signature.partition("->")[2]))
+
     @property
     def family(self) -> str:
         """The case file that the operator stands in."""

@@ -64,7 +64,7 @@ class Case(AnyCase):
         drawn = self.sample.primals(self.draw("primals"))
         if len(drawn) != len(self.spec.primals):
             raise SpecError(
-                f"{self.name}: the sample draws {len(drawn)} primals, "
+                f"{self.name}: the sample draws {len(drawn)} primal{'s' * (len(drawn) != 1)}, "
                 f"forward takes {list(self.spec.primals)}"
             )
         kept = []
@@ -75,7 +75,7 @@ class Case(AnyCase):
             if array.ndim < rank:
                 raise SpecError(
                     f"{self.name}: the sample draws {name!r} with shape {array.shape}, the "
-                    f"signature {self.spec.signature!r} wants at least {rank} axes"
+                    f"signature {self.spec.signature!r} wants a rank of at least {rank}"
                 )
             if array.dtype.kind in "iu":
                 array = array.astype(np.int64)

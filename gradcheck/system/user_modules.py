@@ -17,6 +17,8 @@ from typing import Any, Final
 from gradcheck.errors import LoadError, UsageError
 from gradcheck.system.reading import Unsuitable, contents
 
+SUFFIX: Final = ".py"
+"""What the name of a module's file ends with."""
 FILE: Final = "pyproject.toml"
 TABLE: Final = "gradcheck"
 MAX_BYTES: Final = 1 << 24
@@ -26,6 +28,10 @@ HINT: Final = re.compile(r"""tool["']?\s*(?:\.\s*["']?gradcheck|[]=])|\\[uU]""")
 
 Parsing TOML takes a twentieth of a short run, and a project that uses gradcheck mentions it anyway.
 """
+HEADER: Final = re.compile(r"^\[tool\.([\w-]+)\]", re.MULTILINE)
+"""The line that begins a tool's table."""
+NEAR: Final = 0.8
+"""Similarity from which on a name is taken for a misspelt one."""
 _FOLDERS: Final[set[str]] = set()
 
 
@@ -100,6 +106,20 @@ def project_file(folder: Path) -> Path | None:
         if TABLE.encode() in content and project_table(content) is not None:
             return path
     return None
+
+
+def misspelt_table(folder: Path) -> str:
+    """The name of a tool's table in the folder's pyproject.toml that is nearly `gradcheck`."""
+    try:
+        text = contents(folder / FILE, MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    names = [name for name in HEADER.findall(text) if name[0] in "gG" and name != TABLE]
+    if not names:
+        return ""
+    import difflib  # deferred: few files have a name like that
+
+    return next(iter(difflib.get_close_matches(TABLE, names, n=1, cutoff=NEAR)), "")
 
 
 def project_table(content: bytes) -> Any:

@@ -1,17 +1,17 @@
-"""The failure of a test as text: the fault, the facts, and the command that repeats it."""
+"""The failure of a test as text: what is wrong, a value, and the command that repeats it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradcheck.report import failure_text
+from gradcheck.report import causes, failure_text
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.verdict import Problem, Verdict
 
 
 class CheckFailed(AssertionError):  # noqa: N818  a check has
-    """A backward is wrong; the text is the failure in full.
+    """A backward is wrong; the text says how, in a few lines for each gradient.
 
     `lead` is its first line without the name of the case, which stands beside it in a summary;
     `source` is the file and line of the code judged, where they are known.
@@ -35,7 +35,7 @@ def failure_of(failed: Sequence[CaseResult], about: Sequence[Problem] = ()) -> C
     """The failure of a case's results; `about` are the baseline's objections to them."""
     first = failed[0]
     noise = printed.marked(first.finding.printed, "  ")
-    text = "\n\n".join(map(failure_text.paragraph, failed))
+    text = "\n".join(line for result in failed for line in causes.brief(result))
     lines = [words.clean(problem.text) for problem in about]
     lead = lead_of(about) if about else f"{_lead(first)}{_more(len(failed))}"
     source = next((record.finding.source for record in failed if record.finding.source), "")

@@ -95,7 +95,8 @@ class ResultCollector:
         self._green = not shown
         yield from (problem.text for problem in shown[:MAX_LINES])
         if len(shown) > MAX_LINES:
-            yield f"… and {len(shown) - MAX_LINES} more lines of {gate.baseline} to correct"
+            more = plural(len(shown) - MAX_LINES, "more line")
+            yield f"… and {more} of {gate.baseline} to correct"
         yield from (f"warning: {text}" for text in gate.warnings)
 
     def _written(self, run: Run) -> Iterator[str]:

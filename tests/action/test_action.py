@@ -131,7 +131,7 @@ def test_a_wrong_one_fails_and_is_annotated_where_it_stands(check):
     assert done.code == 1, done.log
     assert done.outputs["exit-code"] == "1"
     assert done.outputs["result"].startswith("RESULT fail checked=2 pass=1 fail=1")
-    assert done.summary.startswith("**gradcheck: 1 of 2 checks did not pass**")
+    assert done.summary.startswith("**gradcheck: 1 of 2 checks failed**")
     ((name, properties, message),) = done.commands
     assert name == "error"
     assert properties.startswith("file=kernels.py,line=6,title=kernels%3AWRONG · relu/default · dx")

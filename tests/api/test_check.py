@@ -117,6 +117,21 @@ def test_the_names_come_from_the_signature_where_it_has_some(forward, names):
         assert list(words(found)) == names
 
 
+@pytest.mark.parametrize("function", [check, assert_vjp])
+def test_an_unknown_keyword_is_pointed_to_attrs(function):
+    with pytest.raises(TypeError) as error:
+        function(np.tanh, np.tanh, X, eps=1e-5)
+    assert str(error.value) == (
+        f"{function.__name__}() got an unexpected keyword argument 'eps'; pass attributes of "
+        "forward and vjp as attrs={'eps': 1e-05}"
+    )
+    with pytest.raises(TypeError, match=r"'sead' \(did you mean 'seed'\?\); "):
+        function(np.tanh, np.tanh, X, sead=1)
+    with pytest.raises(TypeError) as error:
+        function(np.tanh, np.tanh, X, values=np.zeros(10_000))
+    assert len(str(error.value)) < 300
+
+
 def test_attributes_reach_both_functions():
     def forward(x, *, k):
         return x**k
@@ -198,7 +213,7 @@ class Tensor:
     ("primals", "message"),
     [
         ((X, X.astype(np.complex64)), "the primals mix complex64 and float64: give them one prec"),
-        ((Tensor(),), "primal 0 is no array: unsupported BFloat16"),
+        ((Tensor(),), "primal 0 is not an array: unsupported BFloat16"),
         ((X.astype(np.longdouble),), "pass float64 or float32"),
         ((X, X.astype(np.float16)), "the primals mix float16 and float64: give them one dtype"),
         ((X, X.astype(np.float32)), "the primals mix float32 and float64: give them one dtype"),
@@ -206,7 +221,7 @@ class Tensor:
         ((), "no floating primal"),
         ((None,), "primal 0 is object"),
         (("text",), "primal 0 is <U4"),
-        (([[1.0], [1.0, 2.0]],), "primal 0 is no array"),
+        (([[1.0], [1.0, 2.0]],), "primal 0 is not an array"),
     ],
 )
 def test_primals_that_have_no_derivative_here_are_the_users_mistake(primals, message):
@@ -347,10 +362,12 @@ def test_a_wider_bound_is_used_where_it_is_needed_and_said(full):
     found = check(np.tanh, rounded_inside, X, full=full, wider=TABLE)
     text = "by a bound 4e+09 ulp wider: tanh is looked up in a table of float32"
     assert (words(found), found.findings[0].slack) == ({"x": "pass"}, text)
-    first, *lines = str(found).splitlines()
-    assert first == f"PASS rounded_inside, float64: dx: {text}"
-    assert lines[1].endswith("  allowed by")
-    assert lines[3].endswith("  a bound 4e+09 ulp wider")
+    head, table = str(found).split("\n\n")
+    assert head.startswith(f"PASS rounded_inside · dx, float64\n  {text}\n  dx[")
+    assert " > " not in head
+    lines = table.splitlines()
+    assert lines[0].endswith("  allowed by")
+    assert lines[2].endswith("  a bound 4e+09 ulp wider")
     assert assert_vjp(np.tanh, rounded_inside, X, full=full, wider=TABLE) is None
 
 
@@ -381,9 +398,15 @@ def test_a_result_prints_as_a_table_with_the_answer_first():
     found = check(lambda x, y: x * y, my_vjp, X, Y)
     assert isinstance(found, Result)
     text = str(found)
-    first, *lines = text.splitlines()
+    first, what, value, *_ = text.splitlines()
+    assert first == "FAIL my_vjp · dy, float64"
+    assert what == "  dy is twice the right value (scale; wrong at all 4 inputs tried)"
+    assert re.fullmatch(
+        r"  dy\[\d] got \S+, expected \S+: rel. err 0.5 > tol \S+; 9 of 9 elements fail", value
+    )
+    first, *lines = found.details().splitlines()
     assert first == "FAIL my_vjp, float64: dy: scale: dy is twice the right value"
-    assert "  reason: 9 of 9 elements are outside their bound" in lines
+    assert "  reason: 9 of 9 elements are outside the tolerance" in lines
     assert re.search(r"dx +PASS", text)
     assert re.search(r"dy +FAIL", text)
 
@@ -411,7 +434,7 @@ def test_an_assertion_carries_the_failure_and_a_pass_returns_nothing():
     text = str(caught.value)
     assert text == str(check(np.tanh, doubled, X))
     assert "FAIL doubled" in text
-    assert "9 of 9 elements are outside their bound" in text
+    assert "; 9 of 9 elements fail\n" in text
 
 
 def test_what_is_not_a_pass_fails_the_assertion():

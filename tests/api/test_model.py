@@ -87,8 +87,8 @@ def test_a_loss_that_is_nan_is_one_line():
     params = points("w")
     result = check_model(lambda: np.nan, params, {"w": params["w"]})
     assert len(result.findings) == 1
-    text = str(result)
-    assert text.startswith("INCONCLUSIVE gradients, float64: loss is nan here")
+    assert str(result).startswith("INCONCLUSIVE gradients · loss, float64\n  loss is nan here")
+    assert result.details().startswith("INCONCLUSIVE gradients, float64: loss is nan here")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -161,9 +161,10 @@ def test_the_text_says_what_would_have_been_seen_and_what_it_cost(network):
     assert "one wrong element shows from" in head
     assert [row.split()[-1] for row in rows[1:]] == ["6"] * 4
     gradients["w1"][2, 7] *= 1.1
-    text = str(check_model(net.loss, net.params, gradients))
-    assert text.startswith("FAIL gradients of loss, float64: dw1: 1 of 120 elements is wrong")
-    assert "\n  worst: dw1[2, 7] got " in text
+    found = check_model(net.loss, net.params, gradients)
+    text = "FAIL gradients of loss · dw1, float64\n  1 of 120 elements is wrong\n  dw1[2, 7] got "
+    assert str(found).startswith(text)
+    assert "\n  worst: dw1[2, 7] got " in found.details()
 
 
 # --- a million parameters -----------------------------------------------------------------------
@@ -192,7 +193,7 @@ def test_one_wrong_element_of_a_million_is_detected_and_named(million, record_pr
         "b1": "PASS",
     }
     assert found["w0"].worst_index == (123, 456)
-    assert found["w0"].reason == "1 of 784000 elements is wrong"
+    assert found["w0"].reason == "1 of 784,000 elements is wrong"
     assert abs(found["w0"].want - right) <= 2 * found["w0"].error_bar <= 1e-6 * abs(right)
     assert net.forwards == 2 + sum(f.evaluations for f in found.values())
     record_property("forwards", net.forwards)

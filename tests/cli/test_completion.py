@@ -13,6 +13,7 @@ from gradcheck.cli.main import _parser
 FREE = {
     "keyword",
     "max_fail",
+    "durations",
     "max_time",
     "suite",
     "seed",

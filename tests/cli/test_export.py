@@ -398,7 +398,7 @@ def test_an_archive_that_is_no_answer_is_an_error_of_its_case(export, judge, spo
         (lambda x: x[:2], "has shape (2, 7)"),
         (lambda x: x.astype(complex), "is a ndarray of complex128"),
         (lambda x: x.astype(str), "not an array of numbers"),
-        (lambda x: x * np.float32(1.01), "outside their bound"),
+        (lambda x: x * np.float32(1.01), "outside the tolerance"),
     ],
 )
 def test_an_array_of_another_form_fails_its_gradient_alone(export, judge, change, said):

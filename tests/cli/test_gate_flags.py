@@ -143,9 +143,7 @@ def test_a_baseline_that_is_not_true_is_the_gates(run):
 def test_failing_tensors_are_kept_and_a_line_says_how_many(run):
     found = run(*RELU, "-k", "typical", "--keep-artifacts", "deep/art")
     assert found.code == 1
-    assert found.err == (
-        "gradcheck: --keep-artifacts deep/art: 1 of 1 failing gradients are there\n"
-    )
+    assert found.err == ("gradcheck: --keep-artifacts deep/art: 1 of 1 failing gradient written\n")
     with np.load("deep/art/relu.default.typical.float64.x.npz") as kept:
         right = kept["cotangent.0"] * (kept["primal.x"] > 0)
         np.testing.assert_array_equal(kept["got"], -right)
@@ -209,11 +207,29 @@ def test_every_case_is_shown_and_a_line_can_be_had(run):
 
 
 @pytest.mark.slow
+def test_a_quiet_run_shows_its_failures_alone(run):
+    words = ("--op", "tanh", "--sample", "typical", "--dtype", "float64", "--no-contract", "-q")
+    passing = run("--impl", "kernels:RIGHT", *words)
+    assert passing.code == 0
+    assert [line.split(" ")[:2] for line in passing.out.splitlines()] == [["RESULT", "pass"]]
+    words = (*RELU, "--no-contract", "-v", "-q")  # -q goes before -v
+    failing = run(*words)
+    *lines, last = failing.out.splitlines()
+    assert (failing.code, failing.err) == (1, "")
+    assert last.startswith("RESULT fail ")
+    assert lines
+    assert all(line.startswith("relu/default/") and " FAIL " in line for line in lines)
+    assert failing.out == run(*RELU, "--no-contract", "--format", "concise").out
+    assert run(*words, "--format", "json").out.startswith("{")  # as asked for
+
+
+@pytest.mark.slow
 def test_what_was_loaded_is_said_and_quietly_not(run):
-    assert "\nloaded kernels:WRONG: 2 operators, float64; 2 of 2 answered\n" in run(*RELU).out
+    assert "\nkernels:WRONG: 2 operators, float64; 2 of 2 answered\n" in run(*RELU).out
     assert "loaded" not in run(*RELU, "-q").out
     assert "loaded" not in run("--op", "relu").out
     raised = run("--impl", "kernels:RAISES", "--op", "relu", "--dtype", "float64").out
     assert (
-        "\nloaded kernels:RAISES: 1 operator, float64; 0 of 1 answered (not relu: ERROR)" in raised
+        "\nkernels:RAISES: 1 operator, float64; 0 of 1 returned gradients (not relu: ERROR)"
+        in raised
     )

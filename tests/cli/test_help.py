@@ -85,3 +85,15 @@ def test_the_codes_are_all_told(capsys):
     text = capsys.readouterr().out
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert f"\n  {code} " in text
+
+
+@pytest.mark.parametrize("command", ["", "run", "baseline write"])
+def test_help_is_a_command_too(capsys, command):
+    texts = []
+    for words in (["help", *command.split()], [*command.split(), "--help"]):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert texts[0].startswith(f"usage: {f'gradcheck {command}'.strip()} ")

@@ -18,7 +18,7 @@ def test_the_list_names_every_operator_and_counts_the_cases(run):
     assert (found.code, found.err) == (0, "")
     named = [line.split(" ")[0] for line in found.out.splitlines()]
     assert [name for name in named if name in SUITE.operators] == list(SUITE.operators)
-    total = f"{len(SUITE)} operators, {len(SUITE.cases())} cases (operator × dialect × sample)"
+    total = f"{len(SUITE)} operators, {len(SUITE.cases()):,} cases (operator × variant × sample)"
     assert f"\nsuite builtin {SUITE.version}: {total}\n" in found.out
 
 
@@ -55,8 +55,9 @@ def test_a_suite_of_the_users_own_is_explained_too(run):
     assert "defined in kernels" in found.out
 
 
-def test_the_version_is_the_packages(capsys):
-    assert main(["--version"]) == 0
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_the_packages(capsys, flag):
+    assert main([flag]) == 0
     assert capsys.readouterr().out == f"gradcheck {gradcheck.__version__}\n"
 
 

@@ -45,7 +45,7 @@ def test_operators_and_models_are_run_together(run):
     assert found.code == 0
     assert "\noperator  gradient" in found.out
     assert "\nquadratic  float64" in found.out
-    assert "dtypes          float64\n" in found.out
+    assert " · float64 · " in found.out
 
 
 def test_somebody_elses_model_is_not_asked_for_fifty_digits(judged):
@@ -73,9 +73,12 @@ def test_a_line_to_run_again_runs_the_same_case_again(judged):
 def test_the_terminal_says_who_is_to_blame(run):
     Path("trainer.py").write_text(TRAINER)
     found = run(*SMALL, "--impl", "trainer:WRONG")
-    *_, blame, result = found.out.strip().split("\n\n")
-    assert blame.startswith("blame quadratic/default (tiny in float64, float32)\n")
+    *_, failure, blame, summary, result = found.out.strip().split("\n\n")
+    assert failure.startswith("FAIL quadratic · da")
+    assert "\n  faulty stage: times_a (1 of 4 stages)" in failure
+    assert blame.startswith("stages at fault in quadratic/default (tiny in float64, float32)\n")
     assert "assumption: " in blame
+    assert summary.startswith("2 of 6 checks failed: quadratic · da: faulty stage: times_a (1 of ")
     assert result.startswith("RESULT fail ")
 
 
@@ -92,7 +95,7 @@ def test_models_and_rules_are_listed_after_operators(run):
     for name in (*SUITE.models, *SUITE.rules):
         assert name in heads
     counted = f"{len(SUITE.models)} models, {len(SUITE.model_cases())} cases"
-    assert f"{counted} (model × dialect × size)\n" in found.out
+    assert f"{counted} (model × variant × size)\n" in found.out
 
 
 @pytest.mark.parametrize(("flag", "name"), [("--model", "gpt2"), ("--rule", "adam")])

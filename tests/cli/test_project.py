@@ -161,3 +161,48 @@ def test_the_other_commands_do_not_hear_of_it(run, table, command):
     table(nonsense=1)
     words = {"list": ["--op", "relu"], "explain": ["relu"], "power": ["--op", "relu", "-q"]}
     assert run(*words[command], command=command).code == 0
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"dtype": "flaot64"}, "dtype: unknown dtype 'flaot64': did you mean 'float64'?"),
+        ({"op": ["relu", "sliu"]}, "op: unknown operator 'sliu': did you mean 'silu'?"),
+        ({"impl": "absent:IMPL"}, "impl: absent:IMPL: importing absent raised"),
+        ({"impl": "kernels.py"}, "impl: --impl kernels.py: kernels.py has 6 tables; name one: "),
+        ({"format": "jsn"}, "format: unknown format 'jsn': did you mean 'json'?"),
+        ({"output": "x.pdf"}, "output: -o x.pdf: the ending does not say which format"),
+        ({"baseline": "no.toml"}, "baseline: no.toml: there is no such file"),
+        ({"convention": "Torch"}, "convention: unknown system with conventions on kinks 'Torch'"),
+    ],
+)
+def test_a_value_that_proves_wrong_later_is_named_with_its_file_and_key(run, table, entry, said):
+    table(**entry)
+    found = run("--no-contract")
+    assert found.code in (2, 3)
+    assert found.err.startswith(f"gradcheck: pyproject.toml: [tool.gradcheck]: {said}")
+
+
+def test_a_mistake_of_the_command_line_is_not_the_project_s(run, table):
+    table(op="relu", dtype="flaot64", impl="kernels:RIGHT")
+    for words in (["--dtype", "flaot64"], ["--dtype", "float64", "--op", "rleu"]):
+        found = run(*words)
+        assert found.code == 2
+        assert found.err.startswith("gradcheck: unknown ")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gradchek", True),
+        ("grad-check", True),
+        ("gradcheck-suite", False),
+        ("graph", False),
+        ("ruff", False),
+    ],
+)
+def test_a_table_whose_name_is_misspelt_is_pointed_out(run, folder, name, said):
+    (folder / "pyproject.toml").write_text(f"[tool.{name}]\nseed = 3\n")
+    found = run("--op", "relu", "--sample", "typical", "--dtype", "float64")
+    message = f"gradcheck: pyproject.toml: [tool.{name}] is ignored: did you mean [tool.gradcheck]?"
+    assert (found.code, found.err) == (0, f"{message}\n" if said else "")

@@ -45,6 +45,41 @@ def test_without_a_suite_the_message_says_how_to_get_one(run, monkeypatch):
     assert "--suite MODULE:NAME" in found.err
 
 
+# ── --impl without a table ───────────────────────────────────────────────────────────────────
+
+
+def test_the_only_table_of_a_module_is_judged_and_named(run):
+    Path("mine.py").write_text("from kernels import relu, tanh\nIMPL = {'relu': relu}")
+    found = run("--impl", "mine.py", "--impl", "mine:IMPL", *RELU, "--no-contract")
+    assert found.code == 0
+    assert found.err == "gradcheck: --impl mine.py: judging mine:IMPL\n"
+    assert "mine:IMPL" in found.out.splitlines()[0]
+    assert run("--impl", "mine", "-q", *RELU, "--no-contract").err == ""
+
+
+def test_a_wrong_function_alone_is_found_in_a_file_elsewhere(run):
+    Path("below").mkdir()
+    Path("below/mine.py").write_text("def relu(ct, x): return ct\nIMPL = {'relu': relu}")
+    found = run("--impl", "below/mine.py", *RELU, "--no-contract", isolate=True)
+    assert found.code == 1
+    assert "FAIL relu" in found.out
+    assert "--impl below/mine.py:IMPL" in found.out  # in the line that repeats it
+
+
+def test_a_file_is_not_taken_for_another_module_of_its_name(run, monkeypatch):
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        Path(folder, "same.py").write_text("IMPL = {'relu': lambda ct, x: ct}")
+    found = run("--impl", "one/same.py", "--impl", "two/same.py", *RELU, "--no-contract")
+    assert found.code == 3
+    assert "a module of that name, too" in " ".join(found.out.split())
+    monkeypatch.syspath_prepend("two")  # the user's own path
+    monkeypatch.delitem(sys.modules, "same")
+    found = run("--impl", "one/same.py", *RELU)
+    assert found.code == 3
+    assert "one/same.py:IMPL: a module of that name comes from" in found.err
+
+
 # ── what does not load ───────────────────────────────────────────────────────────────────────
 
 UNLOADABLE = {
@@ -84,7 +119,7 @@ def test_the_terminal_names_what_did_not_load_among_the_results(run):
     found = run("--impl", "kernels:WRONG", "--impl", "raising:IMPL", *RELU)
     assert found.code == 3
     assert "problem: raising:IMPL: importing raising raised ValueError: one two" in found.out
-    assert "FAIL relu/default/typical/float64 · dx" in found.out
+    assert "\nFAIL relu · dx (kernels.py:" in found.out
 
 
 @pytest.mark.slow(keep=1)

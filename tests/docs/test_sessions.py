@@ -6,18 +6,39 @@ import pytest
 
 from tests.shown import ROOT, Session, carried_out, session, skeleton
 
-PAGES = sorted(
-    path
-    for path in (ROOT / "docs").rglob("*.md")
-    if session(path.read_text(encoding="utf-8")) is not None
-)
+PAGES = {
+    path: found
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+    if (found := session(path.read_text(encoding="utf-8"))) is not None
+}
+FRAMEWORKS = {"autograd", "jax", "torch"}
+PEERS = [path for path, found in PAGES.items() if FRAMEWORKS & set(found.needs)]
 
 
 @pytest.mark.slow(rest=3)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [path for path in PAGES if path not in PEERS], ids=lambda p: p.stem
+)
 def test_a_session_prints_what_its_page_shows(page: Path, tmp_path: Path) -> None:
-    found = session(page.read_text(encoding="utf-8"))
-    assert isinstance(found, Session)
+    compared(page, tmp_path)
+
+
+@pytest.mark.frameworks(rest=2)
+@pytest.mark.parametrize("page", PEERS, ids=lambda page: page.stem)
+def test_a_session_with_a_framework_prints_what_its_page_shows(page: Path, tmp_path: Path) -> None:
+    compared(page, tmp_path)
+
+
+def test_another_checker_accepts_each_gradient_that_gradcheck_rejects() -> None:
+    steps = PAGES[ROOT / "docs" / "guides" / "from-other-checkers.md"].steps
+    shown = [step.shown.splitlines()[:2] for step in steps if step.command]
+    assert [first.split(": ")[1] for first, _ in shown] == ["True", *["nothing raised"] * 2]
+    assert all(second.startswith("gradcheck: FAIL") for _, second in shown)
+
+
+def compared(page: Path, tmp_path: Path) -> None:
+    """Carry out the session of a page; fail where it prints something else."""
+    found = PAGES[page]
     if found.lacks:
         pytest.skip(f"{page.name} needs {found.lacks}")
     commands = 0

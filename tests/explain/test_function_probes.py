@@ -246,7 +246,7 @@ def asin(x):
 
 
 EDGE = np.array([0.9, -0.95, 0.85, -0.9])
-HERE_ALONE = "all 2 probes (the point checked)"
+HERE_ALONE = "all 2 inputs tried (the point checked)"
 
 
 @pytest.mark.slow(keep=5)
@@ -286,14 +286,14 @@ def test_a_forward_that_saves_for_its_vjp_has_saved_what_is_asked():
     saving = Saving()
     found = told(saving.forward, saving.vjp, A)
     assert found.says == "dx is twice the right value"
-    assert "all 4 probes" in found.evidence[-1]
+    assert "all 4 inputs tried" in found.evidence[-1]
 
 
 def test_a_forward_that_is_slow_is_asked_nothing_more(monkeypatch):
     monkeypatch.setattr(function_probes.DifferenceTruth, "affords", lambda self, point: False)
     found = told(np.sin, lambda ct, x: -ct * np.cos(x), A)
     assert found.label == "S"
-    assert "all 2 probes" in found.evidence[-1]
+    assert "all 2 inputs tried" in found.evidence[-1]
 
 
 # ── calls ────────────────────────────────────────────────────────────────────────────────────
@@ -346,8 +346,11 @@ def test_code_that_raises_has_no_class():
 
 
 def test_the_class_stands_in_the_text():
-    text = str(check(rms, changed(w=lambda g: g / 4), A, B))
-    assert text.splitlines()[0].startswith("FAIL vjp, float64: dw: reduction: dw is 1/n of the")
+    found = check(rms, changed(w=lambda g: g / 4), A, B)
+    assert found.details().startswith("FAIL vjp, float64: dw: reduction: dw is 1/n of the")
+    first, what, *_ = str(found).splitlines()
+    assert (first, what[:14]) == ("FAIL vjp · dw, float64", "  dw is 1/n of")
+    assert "(reduction; " in what
 
 
 @pytest.mark.slow(keep=1)

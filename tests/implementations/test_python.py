@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.numerics.draw import Draw
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.suite import Suite
 from tests.implementations.tables import case_of, imported, judged, verdicts
 
 
@@ -111,6 +113,59 @@ def test_a_wrong_vjp_is_found_and_a_wrong_forward_too(table):
     other = SimpleNamespace(vjp=vjp, forward=lambda x, w, *, eps: x * w)
     found = verdicts(table({"rms_norm": other}), WEIGHT)
     assert found == {"forward": "fail", "x": "pass", "w": "pass"}
+
+
+# ── a function alone ─────────────────────────────────────────────────────────────────────────
+
+
+def bare(function, key="rms_norm"):
+    return imported({key: function}, lambda word: load(word, SUITE))
+
+
+def test_a_function_alone_is_the_vjp():
+    assert verdicts(bare(vjp), WEIGHT) == {"x": "pass", "w": "pass"}
+    wrong = bare(lambda ct, x, w, eps: tuple(2 * g for g in vjp(ct, x, w, eps=eps)))
+    assert verdicts(wrong, WEIGHT) == {"x": "fail", "w": "fail"}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda dy, a, b: None,
+        lambda ct, x, w=None: None,
+        lambda *args: None,
+        lambda ct, x, w, eps: None,
+        lambda ct, x, w, saved=None, *, eps: None,
+        partial(lambda scale, ct, x, w: None, 2.0),
+        type("Callable", (), {"__call__": lambda self, ct, x, w: None})(),
+        np.add,  # without a signature
+    ],
+)
+def test_whatever_can_take_the_cotangent_and_the_primals_is_one(function):
+    assert bare(function).table["rms_norm"] == {"vjp": function}
+
+
+@pytest.mark.parametrize(
+    ("key", "function", "shown"),
+    [
+        ("rms_norm", forward, "forward(x, w); a function alone is the operator's vjp"),
+        ("rms_norm", lambda x, w, dy: None, "(x, w, dy); a function alone"),
+        ("rms_norm", lambda ct, x, w, more: None, "takes (ct, x, w), the cotangent first"),
+        ("rms_norm", lambda ct, eps: None, "<lambda>(ct); a function alone"),
+        ("layer_norm", lambda ct, x, w: None, "takes (ct, x, w, b)"),
+    ],
+)
+def test_a_function_that_cannot_be_the_vjp_is_refused_with_both_signatures(key, function, shown):
+    with pytest.raises(LoadError) as error:
+        bare(function, key)
+    assert str(error.value).startswith(f"kernels:IMPL['{key}'] is ")
+    assert shown in str(error.value)
+    assert '{"forward": f, "vjp": g}' in str(error.value)
+
+
+def test_a_function_for_a_dialect_without_a_primal_need_not_take_it():
+    assert bare(lambda ct, x: ct, "layer_norm/plain").name == "kernels:IMPL"
+    assert bare(lambda ct, x, w, b: ct, "layer_norm").name == "kernels:IMPL"
 
 
 # ── names ────────────────────────────────────────────────────────────────────────────────────
@@ -334,7 +389,7 @@ def test_what_is_no_mapping_is_refused_with_advice(table, entries):
         table(entries)
 
 
-@pytest.mark.parametrize("entry", [1, None, object(), {}, {"vjp": 3}, {"backward": vjp}, vjp])
+@pytest.mark.parametrize("entry", [1, None, object(), {}, {"vjp": 3}, {"backward": vjp}, Suite])
 def test_an_entry_without_a_vjp_is_refused_and_named(table, entry):
     with pytest.raises(LoadError) as caught:
         table({"layer_norm": RIGHT, "rms_norm": entry})
@@ -536,6 +591,7 @@ TABLE = {
     "tanh": {"forward": pair},
     "neg": {"vjp_into": into},
     "softcap": {"vjp": bare},
+    "exp": bare,
     "abs": {"vjp": bare, "vjp_into": into, "forward": pair},
 }
 """
@@ -544,6 +600,7 @@ WANT = {
     "tanh": ("tanh", "pullback", True, set(), set()),
     "neg": ("neg", "into", True, set(), None),
     "softcap": ("softcap", "vjp", True, set(), None),
+    "exp": ("exp", "bare", False, set(), None),
     "abs": ("abs", "vjp", True, set(), set()),
 }
 

@@ -1,11 +1,14 @@
 from functools import partial, wraps
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from gradcheck.implementations.jax import jax_op
 from gradcheck.implementations.python import bound_operator
-from gradcheck.implementations.user_functions import placed, source_of
+from gradcheck.implementations.torch_op import torch_op
+from gradcheck.implementations.user_functions import argument_names, placed, source_of
 
 
 @pytest.fixture
@@ -157,6 +160,80 @@ def test_jax_says_where_the_users_own_rule_stands(here):
     assert bound_operator(doubled, {}, {}).source == f"{here}:{first(backward)}"
     compiled = jax.jit(plain)
     assert bound_operator(compiled, {}, {}).source == f"{here}:{LINE}"
+
+
+class Evasive:
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+    def __call__(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (plain, ("ct", "x")),
+        (decorated(plain), ("ct", "x")),
+        (partial(plain, 1.0), ("x",)),
+        (lambda x, *, eps: x, ("x",)),
+        (lambda *xs: xs[0], ()),
+        (SimpleNamespace(forward=plain), ("ct", "x")),  # a module
+        pytest.param(Evasive(), (), id="evasive"),
+        (3, ()),
+    ],
+)
+def test_arguments_are_named_by_the_function_below_all_wrappers(function, names):
+    assert argument_names(function) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("tanh(x, /, out=None, *, where=True)", ("x", "out")),
+        ("\nmul(input, other, *, out=None) -> Tensor", ("input", "other")),
+        ("max(input) -> Tensor", ("input",)),
+        ("gelu(input, approximate = 'none')", ("input", "approximate")),
+        ("sum(a, (b, c))", ()),
+        ("Adds (two) numbers", ()),
+        ("f(1, 2)", ()),
+        (None, ()),
+    ],
+)
+def test_a_function_without_a_signature_is_read_in_its_documentation(text, names):
+    function = type("Builtin", (), {"__signature__": "none", "__doc__": text})()
+    assert argument_names(function) == names
+
+
+@pytest.mark.frameworks
+def test_arguments_behind_what_pytorch_makes():
+    torch = pytest.importorskip("torch")
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, left, right):
+            return left * right
+
+    class Layer(torch.nn.Module):
+        def forward(self, hidden):
+            return hidden
+
+    for function in (Product.apply, torch_op(Product).forward, torch_op(Product).vjp):
+        assert argument_names(function)[:2] == ("left", "right")
+    for function in (Layer(), torch_op(Layer()).forward):
+        assert argument_names(function) == ("hidden",)
+    assert argument_names(torch.mul)[:2] == ("input", "other")
+
+
+@pytest.mark.frameworks
+def test_arguments_behind_what_jax_makes():
+    jax = pytest.importorskip("jax")
+
+    def product(left, right):
+        return left * right
+
+    for function in (jax.jit(product), jax.custom_vjp(product), jax_op(product).forward):
+        assert argument_names(function) == ("left", "right")
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def test_many_unknown_names_do_not_flood_the_report():
     found = asked(with_(**{f"zz{i}": lambda _: 0.0 for i in range(MAX_UNKNOWN_NAMES + 4)}))
     strange = [f for n, f in found.items() if n not in CASE.params]
     assert len(strange) == MAX_UNKNOWN_NAMES + 1
-    assert strange[-1].reason == "gradients returned 4 more names that the model has not"
+    assert strange[-1].reason == "gradients returned 4 more names that the model does not have"
 
 
 def test_an_index_has_no_gradient():

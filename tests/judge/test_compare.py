@@ -57,7 +57,7 @@ def verdict(got, truth, rules=DYADIC, **options):
 def test_a_gradient_that_is_no_number_fails_whatever_the_truth(dtype, bad, value, bar):
     found = finding(against([1.0, bad], known([1.0, value], [0.0, bar], 1.0), TOLERANCES[dtype]))
     assert (found.verdict, found.failed) == (Verdict.FAIL, 1)
-    assert found.reason == "1 of 2 elements are not finite"
+    assert found.reason == "1 of 2 elements is not finite"
     assert found.worst_index == (1,)
 
 

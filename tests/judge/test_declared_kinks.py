@@ -377,7 +377,7 @@ def test_a_sample_has_at_least_the_axes_of_the_signature():
         name="mask", signature="(t,s)->(t,s)", forward=mask_forward, vjp=mask_vjp,
         samples=(sample((np.zeros(3),)),), **TEXTS,
     )  # fmt: skip
-    with pytest.raises(SpecError, match=r"draws 'x' with shape \(3,\).*wants at least 2 axes"):
+    with pytest.raises(SpecError, match=r"draws 'x' with shape \(3,\).*wants a rank of at least 2"):
         findings(spec, mask_vjp)
 
 

@@ -215,7 +215,7 @@ def test_one_wrong_element_is_found_by_its_index(network):
 
     found = judged(net, spoilt(net, change))["w1"]
     assert found.verdict is FAIL
-    assert found.reason == "1 of 3000 elements is wrong"
+    assert found.reason == "1 of 3,000 elements is wrong"
     assert (found.worst_index, found.failed) == ((31, 17), 1)
     assert found.want == pytest.approx(net.gradients()["w1"][31, 17], rel=1e-6)
     assert abs(found.want - net.gradients()["w1"][31, 17]) <= 2 * found.error_bar

@@ -124,5 +124,5 @@ def test_one_wrong_element_of_a_transformer_is_named(name):
     found = {f.name: f for f in judge_tensors(loss, params, gradients)}
     assert {n for n, f in found.items() if f.verdict is not Verdict.PASS} == {tensor}
     assert found[tensor].worst_index == tuple(index)
-    assert found[tensor].reason == f"1 of {right.size} elements is wrong"
+    assert found[tensor].reason == f"1 of {right.size:,} elements is wrong"
     assert found[tensor].want == pytest.approx(right[index], rel=1e-4)

@@ -89,7 +89,7 @@ def test_another_function_and_a_wrong_derivative_are_two_findings(dtype, forward
     if expected.get("forward") == "fail":
         reason = found["forward"].reason
         assert reason.startswith("it computes something else than cube: ")
-        assert reason.endswith("15 of 15 elements are outside their bound")
+        assert reason.endswith("15 of 15 elements are outside the tolerance")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

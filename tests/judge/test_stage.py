@@ -253,7 +253,7 @@ def test_elements_off_the_kink_are_judged_as_ever():
 
     found = judged_ties("conv1.pool", moved)
     assert found.verdict is Verdict.FAIL
-    assert "outside their bound" in found.reason
+    assert "outside the tolerance" in found.reason
 
 
 # ── what conventions return ──────────────────────────────────────────────────────────────────

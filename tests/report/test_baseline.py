@@ -76,7 +76,7 @@ def test_headlines(listed, mended, make):
     assert run_words.headline(mended) == "1 line of known.toml to correct"
     worse = make.gated(make.run(make.result(verdict=FAIL), make.result(verdict=FAIL, sample="b")),
                        [XFAIL, None])  # fmt: skip
-    assert run_words.headline(worse) == "1 of 2 checks did not pass, 1 known failure"
+    assert run_words.headline(worse) == "1 of 2 checks failed, 1 known failure"
     assert run_words.tally(listed) == [("good", "1 pass"), ("calm", "1 fail"), ("calm", "1 xfail")]
     assert ("bad", "2 fail") in run_words.tally(worse)
     assert ("bad", "1 xpass") in run_words.tally(mended)

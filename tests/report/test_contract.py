@@ -1,4 +1,5 @@
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -38,8 +39,8 @@ def kept(make):
 
 def test_one_row_counts_what_holds_of_what_could_be_asked(kept):
     text = render(kept(), "terminal", width=120)
-    (row,) = (line for line in text.splitlines() if "contract" in line and "PASS" in line)
-    assert row.split()[:5] == ["contract", "PASS", "2/2", "PASS", "1/1"]
+    (row,) = (line for line in text.splitlines() if "side conditions" in line and "PASS" in line)
+    assert row.split()[:6] == ["side", "conditions", "PASS", "2/2", "PASS", "1/1"]
     assert "linear" not in text
     assert "RESULT pass" in text
 
@@ -47,7 +48,7 @@ def test_one_row_counts_what_holds_of_what_could_be_asked(kept):
 def test_what_cannot_be_asked_is_one_line(kept):
     text = " ".join(render(kept(), "terminal", width=120).split())
     assert (
-        "SKIP 3 results of rms_norm: properties that cannot be asked: there is no `vjp_into` "
+        "SKIP 3 results of rms_norm: side conditions that do not apply: there is no `vjp_into` "
         "(bounds, written); vjp does not take `needs` (subsets)"
     ) in text
 
@@ -67,22 +68,32 @@ def test_what_is_broken_is_shown_below_with_what_is_owed(kept):
     bad = [kept.prop("zero", Verdict.FAIL, "float32", reason=SEEN)]
     text = render(kept(*bad), "terminal", width=120)
     row = next(line for line in text.splitlines() if "FAIL 1/2" in line)
-    assert row.split()[:5] == ["contract", "PASS", "2/2", "FAIL", "1/2"]
-    assert f"FAIL rms_norm/weight/typical/float32 · contract: zero: {SEEN}"[:100] in text
+    assert row.split()[:6] == ["side", "conditions", "PASS", "2/2", "FAIL", "1/2"]
+    assert f"FAIL rms_norm/weight · side condition zero\n  {SEEN}\n  1 of 2 cases fails\n" in text
+    assert "do not apply" not in text  # a failing run says what is wrong alone
     assert "RESULT fail" in text
+    whole = render(kept(*bad), "terminal", width=120, verbosity=1)
+    assert f"FAIL rms_norm/weight/typical/float32 · side condition zero: {SEEN}"[:100] in whole
+    assert "do not apply" in whole
 
 
 def test_each_dtype_that_breaks_it_is_counted_and_one_is_shown(kept):
     bad = [kept.prop("owned", Verdict.FAIL, d, reason="Mine.") for d in ("float64", "float32")]
     text = render(kept(*bad), "terminal", width=120)
-    assert text.count("contract: owned: Mine.") == 1
-    assert "… and 1 more of rms_norm/weight · contract: owned: 1 FAIL" in text
+    assert (
+        text.count("FAIL rms_norm/weight · side condition owned\n  Mine\n  2 of 2 cases fail") == 1
+    )
+    whole = render(kept(*bad), "terminal", width=120, verbosity=1)
+    told = re.findall(
+        r"^FAIL rms_norm/weight/typical/(\w+) · side condition owned: Mine\.", whole, re.M
+    )
+    assert sorted(told) == ["float32", "float64"]
 
 
 def test_markdown_counts_too(kept):
     text = render(kept(kept.prop("zero", Verdict.FAIL, "float32", reason=SEEN)), "markdown")
-    assert "| `contract` | PASS 2/2 | **FAIL** 1/2 | 1 | 0 |" in text
-    assert "<summary><b>FAIL</b> rms_norm/weight · contract: zero: A cotangent" in text
+    assert "| `side conditions` | PASS 2/2 | **FAIL** 1/2 | 1 | 0 |" in text
+    assert "<summary><b>FAIL</b> rms_norm/weight · side condition zero: A cotan" in text
 
 
 def test_html_counts_and_names_each(kept, make):
@@ -90,8 +101,8 @@ def test_html_counts_and_names_each(kept, make):
     _, packed = make.unpacked(text)
     assert "2/2" in text
     assert "1/2" in text
-    assert "contract: linear" in packed["texts"]
-    assert "contract: zero" in text
+    assert "side condition linear" in packed["texts"]
+    assert "side condition zero" in text
 
 
 def test_json_and_junit_have_a_result_per_property(kept):
@@ -113,5 +124,5 @@ def test_several_implementations_have_a_row_each(make):
         for who, verdict in (("one", Verdict.PASS), ("two", Verdict.FAIL))
     ]  # fmt: skip
     text = render(make.run(*results, implementations=("one", "two")), "terminal", width=120)
-    rows = [line.split() for line in text.splitlines() if "contract" in line and "/1" in line]
+    rows = [line.split() for line in text.splitlines() if "side cond" in line and "/1" in line]
     assert [row[-4:-2] for row in rows] == [["PASS", "1/1"], ["FAIL", "0/1"]]

@@ -144,7 +144,7 @@ def test_how_few_elements_failures_need_is_told(form):
     large = replace(few, after=10)
     found = replace(FOUND, scores=(replace(RIGHT[0], small=few), replace(RIGHT[1], small=large)))
     text = " ".join(render(found, form).split())
-    assert "1 of 2 failures (50.0%) are shown by at most 8 elements" in text
+    assert "1 of 2 failures (50.0%): shown by at most 8 elements" in text
     assert "on average 6.0, where the samples have 20.0" in text
     assert "NOT SOUND" in text
     assert "small=1/2" in text

@@ -31,7 +31,13 @@ def test_every_class_has_its_word(make):
 def test_without_a_diagnosis_a_failure_is_told_by_its_reason(make):
     said = failure_text.alone(make.result(verdict=FAIL))
     assert (said.word, said.lead) == ("", REASON)
-    assert [label for label, _ in said.facts] == ["worst", "error", "failed", "hunts", "run"]
+    assert [label for label, _ in said.facts] == [
+        "worst",
+        "error",
+        "failed",
+        "designed to catch",
+        "run",
+    ]
 
 
 def test_a_class_stands_in_the_first_line_and_what_it_rests_on_below(make):
@@ -43,7 +49,7 @@ def test_a_class_stands_in_the_first_line_and_what_it_rests_on_below(make):
         f"  reason: {REASON}",
         "  evidence: 3 is the number of rows",
         "  evidence: wrong in all 5 probes",
-        "  worst: dw[1, 3] got 0.123456, want 0.1234 ± 1e-20",
+        "  worst: dw[1, 3] got 0.123456, expected 0.1234 ± 1e-20",
     ]
     assert others[-1].startswith("  run: gradcheck run ")
 
@@ -201,7 +207,7 @@ def test_digits_stop_at_most(make):
 
 def test_an_error_is_told_in_four_units(make):
     miss = make.miss(got=1.5, want=1.0, error=0.5, bound=0.25, error_bar=0.125, ulp=7.0)
-    assert failure_text.errors(miss) == "0.333 relative, 7 ulp, 2 × bound, 4 × error bar"
+    assert failure_text.errors(miss) == "0.333 relative, 7 ulp, 2 × tolerance, 4 × uncertainty"
 
 
 def test_units_that_mean_nothing_are_left_out(make):
@@ -215,9 +221,9 @@ def test_units_that_mean_nothing_are_left_out(make):
 def test_the_facts_of_a_failure_end_with_how_to_rerun_it(make):
     result = make.result(verdict=Verdict.FAIL, unresolved=2)
     facts = failure_text.facts(result)
-    assert [label for label, _ in facts] == ["worst", "error", "failed", "hunts", "run"]
+    assert [label for label, _ in facts] == ["worst", "error", "failed", "designed to catch", "run"]
     told = dict(facts)
-    assert told["worst"] == "dx[1, 3] got 0.123456, want 0.1234 ± 1e-20"
+    assert told["worst"] == "dx[1, 3] got 0.123456, expected 0.1234 ± 1e-20"
     assert told["failed"] == "3 of 24 elements, 2 unresolved; the worst with cotangent normal-0"
     assert told["run"] == result.repro
 

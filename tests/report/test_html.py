@@ -131,7 +131,7 @@ def test_what_fails_is_on_the_page_without_javascript(failing):
 def test_the_top_tells_verdict_counts_and_facts(failing):
     text = Page(render(failing)).text
     head = text[: text.index("Failures, the worst first")]
-    assert "11 of 23 checks did not pass" in head
+    assert "11 of 23 checks failed" in head
     for fact in ("12 pass", "4 fail", "1 crash", "2 unsupported", "0.1.0", "builtin 2026.11"):
         assert fact in head
     assert '<header class="failed">' in render(failing)
@@ -363,8 +363,8 @@ def test_blame_comes_first_with_the_stages_in_a_row(faulty):
     start, failures = found.index("Who is to blame"), found.index("Failures, the worst first")
     said = found[start:failures]
     assert start < failures
-    for words_ in ("guilty: h.0.attn (1 of 25 stages)", "its dk lacks a factor",
-                   "one of 2 of 25 stages: embed, h.0.attn", "one fault at a time",
+    for words_ in ("faulty stage: h.0.attn (1 of 25 stages)", "its dk lacks a factor",
+                   "faulty stage: one of embed, h.0.attn (2 of 25 stages)", "one fault at a time",
                    "between the right gradient of ln_f.w and the wrong one of wte"):  # fmt: skip
         assert words_ in said
     strip = re.findall(r'<li class="chip (\w+)" title="[^"]*">(\S+) ([^<]+)</li>', text)

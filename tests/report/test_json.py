@@ -124,7 +124,10 @@ def test_a_diagnosis_is_data_with_the_word_of_its_class(explained, make):
         "says": "dw is 1/3 of the right value",
         "rule": "counts",
         "evidence": ["3 is the number of rows", "wrong in all 5 probes"],
+        "cause": "",
     }
+    narrow = make.result(verdict=Verdict.FAIL, diagnosis=make.why("P", cause="computed in TF32"))
+    assert load(render(make.run(narrow)))["results"][0]["diagnosis"]["cause"] == "computed in TF32"
     unknown = found["gelu typical"]["diagnosis"]
     assert (unknown["label"], unknown["class"]) == ("", None)
     assert unknown["evidence"] == ["the residual is 0.3"]

@@ -95,7 +95,7 @@ def test_a_failure_carries_its_reason_its_facts_and_its_repro(make):
     assert failure.get("type") == "fail"
     told = failure.text.splitlines()
     assert told[0].startswith("FAIL rms_norm/weight/typical/float64 · dx: ")
-    assert "worst: dx[1, 3] got 0.123456, want 0.1234 ± 1e-20" in told
+    assert "worst: dx[1, 3] got 0.123456, expected 0.1234 ± 1e-20" in told
     assert told[-1] == f"run: {result.repro}"
 
 
@@ -142,7 +142,7 @@ def test_blame_stands_with_every_failure_of_its_case(make):
         make.of_model("wte", Verdict.FAIL, size="large"),
     )
     tiny, large = parse(run).iter("failure")
-    assert "\nblame: round 1: guilty: h.0.attn (1 of 25 stages)\n" in tiny.text
+    assert "\nblame: round 1: faulty stage: h.0.attn (1 of 25 stages)\n" in tiny.text
     assert "\nblame: its dk lacks a factor\n" in tiny.text
     assert "blame" not in large.text
 

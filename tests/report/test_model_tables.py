@@ -4,6 +4,7 @@ import pytest
 
 from gradcheck.report import model_tables, page
 from gradcheck.report.terminal import render
+from gradcheck.results import words
 from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
@@ -141,29 +142,45 @@ def test_a_dialect_stands_in_the_head_and_in_a_column(make):
 
 
 def test_failures_of_stages_come_before_those_that_may_follow_from_them(faulty):
-    titles = re.findall(r"^(?:FAIL|MISSING|INCONCLUSIVE) .* · (.*?)(?::|$)", render(faulty), re.M)
-    assert titles == ["stage h.0.attn", "stage embed", "dwte", "d ln_f.b"]
+    def titles(text):
+        return re.findall(r"^(?:FAIL|MISSING|INCONCLUSIVE) .* · (.*?)(?::|$)", text, re.M)
+
+    assert titles(render(faulty, verbosity=1))[:4] == [
+        "stage h.0.attn",
+        "stage embed",
+        "dwte",
+        "d ln_f.b",
+    ]
+    told = titles(render(faulty))
+    assert told[:3] == ["stage embed", "stage h.0.attn", "dwte"]
+    assert told[3:] == ["stage embed", "stage h.0.attn", "dwte", "d ln_f.b"]  # the list
 
 
 def test_a_model_shows_one_failure_of_each_gradient_the_smallest_first(make):
     found = [
-        make.of_model("wte", FAIL, size=size, worst=(make.miss(error=error, bound=1.0),))
-        for size, error in (("tiny", 2.0), ("large", 9e9))
+        make.of_model("wte", FAIL, size=size, compared=n, worst=(make.miss(error=e, bound=1.0),))
+        for size, n, e in (("tiny", 24, 2.0), ("large", 240, 9e9))
     ]
     text = render(make.run(*found))
-    assert "\nFAIL gpt2/default/tiny/float64 · dwte: " in text
-    assert "\nFAIL gpt2/default/large" not in text
-    assert "… and 1 more of gpt2/default · dwte: 1 FAIL" in text
+    (first,) = re.findall(r"^FAIL gpt2 · dwte\n(?:  .*\n)+", text, re.M)
+    assert "; 2 of 2 cases fail\n" in first
+    assert f"  run: {found[0].repro}\n" in first
+    whole = render(make.run(*found), verbosity=1)
+    assert re.findall(r"^FAIL gpt2/default/(\w+)/float64 · dwte: ", whole, re.M) == [
+        "tiny",
+        "large",
+    ]
 
 
-def test_blame_is_the_last_thing_before_the_result(faulty):
-    *_, blame, result = sections(faulty)
-    assert result.startswith("RESULT fail ")
-    assert blame.splitlines() == [
-        "blame gpt2/default (odd in float64)",
-        "  round 1: guilty: h.0.attn (1 of 25 stages)",
+def test_blame_stands_behind_the_failures(faulty):
+    found = sections(faulty)
+    place = next(k for k, text in enumerate(found) if text.startswith("stages at fault"))
+    assert found[place - 1].startswith("FAIL gpt2 · dwte\n")
+    assert found[place].splitlines() == [
+        "stages at fault in gpt2/default (odd in float64)",
+        "  round 1: faulty stage: h.0.attn (1 of 25 stages)",
         "    its dk lacks a factor",
-        "  round 2: one of 2 of 25 stages: embed, h.0.attn",
+        "  round 2: faulty stage: one of embed, h.0.attn (2 of 25 stages)",
         "    between the right gradient of ln_f.w and the wrong one of wte",
         "  assumption: one fault at a time",
     ]
@@ -174,8 +191,11 @@ def test_blame_names_its_implementation_where_there_are_several(make):
         make.of_model("loss", implementation=who, blames=(make.blame("a"),)) for who in ("x", "y")
     ]
     text = render(make.run(*found, implementations=("x", "y")))
-    assert "\nblame x · gpt2/default (tiny in float64)\n  guilty: a (1 of 25 stages)\n" in text
-    assert "\nblame y · gpt2/default " in text
+    first = (
+        "\nstages at fault in x · gpt2/default (tiny in float64)\n  faulty stage: a (1 of 25 sta"
+    )
+    assert first in text
+    assert "\nstages at fault in y · gpt2/default " in text
 
 
 def test_what_cannot_be_seen_is_told_in_full_for_one_model_in_a_line_for_several(make):
@@ -218,11 +238,15 @@ def test_a_training_tells_how_the_loss_fell(make):
     said = "loss 2 → 1 in 30 steps of adam: fell by 1, 1 predicted"
     assert f"\ntraining: gpt2/default/tiny/float64: {said}\n" in text
     worst = (make.miss(index=(12,), tensor="wte", cotangent="step 12"),)
-    failed = render(make.run(training(make, FAIL, worst=worst)), width=200)
-    assert f"\nFAIL gpt2/default/tiny/float64 · training: {said}\n" in failed
-    assert "\n  worst: step 12, wte alone got 0.123456, want 0.1234 " in failed
-    assert "; the worst at step 12\n" in failed
+    wrong = make.run(training(make, FAIL, worst=worst))
+    failed = render(wrong, width=200)
+    element = "step 12, wte alone got 0.123456, expected 0.1234"
+    assert f"\nFAIL gpt2 · training\n  {said}\n  {element}: rel. err " in failed
     assert "\ntraining: " not in failed
+    whole = render(wrong, width=200, verbosity=1)
+    assert f"\nFAIL gpt2/default/tiny/float64 · training: {said}\n" in whole
+    assert f"\n  worst: {element} ± " in whole
+    assert "; the worst at step 12\n" in whole
     several = render(make.run(training(make), training(make, op="svm")))
     assert "\ntraining: 2 times the loss fell as the gradients predict; --model NAME" in several
 
@@ -253,7 +277,9 @@ def test_update_rules_have_a_table_of_their_own(make):
     rules, operators = (
         next(s for s in text.split("\n\n") if s.startswith(kind)) for kind in ("rule", "operator")
     )
-    assert re.match(r"rule +new value +float64 +samples +elements$", rules.splitlines()[0])
+    assert re.match(
+        r"rule +new value +float64: rel. err ≤ tol +samples +elements$", rules.splitlines()[0]
+    )
     assert [line.split()[:2] for line in rules.splitlines()[2:]] == [
         ["adam", "w"], ["m.w", "PASS"],
     ]  # fmt: skip
@@ -263,12 +289,13 @@ def test_update_rules_have_a_table_of_their_own(make):
 def test_a_wrong_update_says_at_which_step_it_is_worst(make):
     worst = (make.miss(cotangent="steps 1 to 7"),)
     wrong = make.result("adam", "m.w", FAIL, kind=Kind.RULE, part=Part.UPDATE, worst=worst)
-    text = render(make.run(wrong))
+    assert "\nFAIL adam/weight · m.w\n" in render(make.run(wrong))
+    text = render(make.run(wrong), verbosity=1)
     assert "\n  worst: m.w[1, 3] got " in text
     assert "; the worst at steps 1 to 7\n" in text
 
 
-def test_what_blame_explains_is_named_and_not_told_one_by_one(make):
+def test_what_a_faulty_stage_explains_is_named_and_not_told_one_by_one(make):
     guilty = [f"s{i}" for i in range(4)]
     found = [
         make.of_model("loss", part=Part.VALUE, blames=(make.blame(*guilty),)),
@@ -278,11 +305,15 @@ def test_what_blame_explains_is_named_and_not_told_one_by_one(make):
         make.of_model("loss", part=Part.VALUE, op="svm", blames=(make.blame("a", exact=False),)),
     ]
     text = render(make.run(*found), width=200)
-    titles = re.findall(r"^FAIL .* · (.*?):", text, re.MULTILINE)
-    assert titles == ["stage s0", "stage s1", "dwte"]
-    assert "\nwrong too: stage s2, stage s3; -o report.html shows each\n" in text
-    named = ", ".join(f"dw{i:02}" for i in range(8))
-    assert f"\nspoilt by these stages: {named}, … and 2 more; -o report.html shows each\n" in text
+    titles = re.findall(r"^FAIL (\w+) · (.*)", text, re.MULTILINE)
+    assert titles == [("gpt2", "stage s0, stage s1, stage s2 and 1 more"), ("svm", "dwte")]
+    assert "\n  faulty stages: s0, s1, s2, s3 (4 of 25 stages)\n" in text
+    assert "; 4 of 4 checks fail; affected downstream: dw00, dw01, dw02 and 7 more\n" in text
+    assert "\n  faulty stage: a (1 of 25 stages) (one fault at a time)\n" in text
+    assert "15 of 17 checks failed, for 2 reasons." in text
+    whole = render(make.run(*found), verbosity=1)
+    for result in found[1:-1]:
+        assert f"\nFAIL {words.title(result)}: " in whole
 
 
 def test_a_gradient_that_fails_where_nobody_is_blamed_is_told(make):
@@ -292,8 +323,9 @@ def test_a_gradient_that_fails_where_nobody_is_blamed_is_told(make):
         make.of_model("wte", FAIL, size="large"),
     ]
     text = render(make.run(*found))
-    assert "\nFAIL gpt2/default/tiny/float64 · dwte: " in text
-    assert "spoilt" not in text
+    assert "\nFAIL gpt2 · dwte\n  faulty stage: a (1 of 25 stages)\n" in text
+    assert "; 2 of 2 cases fail\n" in text
+    assert "affected downstream" not in text
 
 
 def test_a_row_without_an_element_of_its_own_has_none(make):

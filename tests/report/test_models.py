@@ -210,10 +210,10 @@ def test_of_several_models_the_blindest_projection_is_named_with_its_case(make):
 @pytest.mark.parametrize(
     ("stages", "exact", "said"),
     [
-        (("a",), True, "guilty: a (1 of 25 stages)"),
-        (("a", "b"), True, "guilty: a, b (2 of 25 stages)"),
-        (("a", "b"), False, "one of 2 of 25 stages: a, b"),
-        (("a",), False, "a, the only suspect of 25 stages"),
+        (("a",), True, "faulty stage: a (1 of 25 stages)"),
+        (("a", "b"), True, "faulty stages: a, b (2 of 25 stages)"),
+        (("a", "b"), False, "faulty stage: one of a, b (2 of 25 stages)"),
+        (("a",), False, "faulty stage: a (1 of 25 stages)"),
     ],
 )
 def test_an_accusation_never_says_more_than_is_known(make, stages, exact, said):
@@ -239,7 +239,7 @@ def test_everything_that_is_known_of_a_round_is_said_in_order(make):
         "a", "b", exact=False, bounds=("x", "y"), names=("a/dropped", "b/twice"), round=3
     )
     assert models.charges([blame]) == [
-        "round 3: one of 2 of 25 stages: a, b",
+        "round 3: faulty stage: one of a, b (2 of 25 stages)",
         "between the right gradient of x and the wrong one of y",
         "a/dropped",
         "b/twice",
@@ -247,7 +247,7 @@ def test_everything_that_is_known_of_a_round_is_said_in_order(make):
     ]
     both = models.charges([blame, make.blame("c")])
     assert both.count("one fault at a time") == 1
-    assert both[-2:] == ["round 1: guilty: c (1 of 25 stages)", "one fault at a time"]
+    assert both[-2:] == ["round 1: faulty stage: c (1 of 25 stages)", "one fault at a time"]
 
 
 def test_blocks_are_counted_and_named(make):

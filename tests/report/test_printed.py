@@ -163,7 +163,12 @@ def test_what_was_printed_is_shown_escaped_and_cut(make, form):
             text = render(run, form)
             assert len(text.encode()) < MOST, name
             assert inert(text), name
-            if form == "terminal":
+            for verbosity in (0, 1) if form == "terminal" else ():
+                calm, text = (
+                    render(printing(make, said, verdict), form, verbosity=verbosity)
+                    for said in ("harmless", evil)
+                )
+                assert inert(text), name
                 assert framed(text) == framed(calm), name
                 assert text.count("\nRESULT") == 1
                 *lines, last = text.splitlines()
@@ -179,7 +184,8 @@ def test_what_was_printed_is_shown_escaped_and_cut(make, form):
 
 def framed(text):
     """The lines of a terminal's report that nobody printed."""
-    return [line for line in text.splitlines() if not line.lstrip().startswith("| ")]
+    printed = ("| ", "printed: ")
+    return [line for line in text.splitlines() if not line.lstrip().startswith(printed)]
 
 
 def outside(text):
@@ -215,11 +221,13 @@ def test_noise_does_not_hide_a_failure_of_the_same_operator(make):
     """What a failing gradient printed stands with it, and is not told again as harmless noise."""
     run = make.run(
         make.result("relu", "x", printed="chatter"),
-        make.result("relu", "x", Verdict.CRASH, sample="big", printed="last words"),
+        make.result("relu", "x", Verdict.CRASH, sample="big", printed="more\nlast words\n \n"),
     )
-    text = render(run, "terminal")
-    assert text.index("CRASH relu") < text.index("| last words")
-    assert "chatter" not in text
+    brief, whole = (render(run, "terminal", verbosity=v) for v in (0, 1))
+    assert brief.index("\nCRASH relu") < brief.index("\n  printed: last words\n")
+    assert "more" not in brief
+    assert whole.index("\nCRASH relu") < whole.index("| more") < whole.index("| last words")
+    assert "chatter" not in brief + whole
 
 
 @pytest.mark.parametrize("form", ["terminal", "markdown"])

@@ -81,7 +81,10 @@ def test_a_keyword_narrows_every_kind_after_the_globs():
     ("choice", "said"),
     [
         ({"ops": ["relu"], "keyword": "tanh"}, "none of the "),
-        ({"ops": ["relu"], "samples": ["typical"], "keyword": "square"}, "none of the 1 cases"),
+        (
+            {"ops": ["relu"], "samples": ["typical"], "keyword": "square"},
+            "none of the selected cases (1)",
+        ),
         ({"models": ["gpt2"], "keyword": "relu"}, "operator/dialect/size"),
         ({"ops": ["relu"], "models": ["gpt2"], "keyword": "x y"}, "column 3, at 'y'"),
         ({"ops": ["relu"], "keyword": ""}, "it is empty"),

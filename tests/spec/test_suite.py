@@ -165,7 +165,7 @@ def test_values_are_those_that_float32_does_not_lose():
 
 def test_a_wrong_number_of_primals_is_refused():
     it = Suite("s", "1", (spec(samples=(sample("x", lambda draw: (draw.normal(3),)),)),))
-    with pytest.raises(SpecError, match=r"draws 1 primals, forward takes \['x', 'w'\]"):
+    with pytest.raises(SpecError, match=r"draws 1 primal, forward takes \['x', 'w'\]"):
         _ = only(it, "op/default/x").primals
 
 

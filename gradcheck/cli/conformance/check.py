@@ -15,7 +15,7 @@ from gradcheck.implementations.protocol.program import Process
 from gradcheck.implementations.protocol.session import Failed, tail
 from gradcheck.judge.operator import CaseTruth, Unsuitable, judge_case
 from gradcheck.results.verdict import Verdict
-from gradcheck.results.words import clean
+from gradcheck.results.words import clean, plural
 from gradcheck.spec.dtype_selection import LOW
 from gradcheck.spec.suite import Case
 
@@ -118,4 +118,4 @@ def line(check: Check) -> str:
 def summary(checks: Sequence[Check]) -> str:
     """The number of checks and of failures."""
     failed = sum(check.outcome is Outcome.FAIL for check in checks)
-    return f"\n{len(checks)} checks, {failed} FAIL\n"
+    return f"\n{plural(len(checks), 'check')}, {failed} FAIL\n"

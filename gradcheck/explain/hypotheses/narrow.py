@@ -15,6 +15,7 @@ from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, Array, Float, Gr
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.narrow import FLOAT16, TF32, Narrow, NarrowArithmetic, cut, narrower
+from gradcheck.results.finding import COMPUTED_IN
 from gradcheck.spec.defect import Defect
 
 MAX_ROUNDING_UNITS: Final = 2.0**8
@@ -125,7 +126,8 @@ def _hypothesis(
             for one in each
         )
 
-    return Hypothesis(label=Defect.PRECISION, says=says, fits=fits)
+    cause = COMPUTED_IN + " or ".join(kind.title for kind in kinds)
+    return Hypothesis(label=Defect.PRECISION, says=says, fits=fits, cause=cause)
 
 
 def _to_rounding(probe: Probe, prediction: Float | None, name: str) -> bool:

@@ -14,6 +14,7 @@ from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
 from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.narrow import short
+from gradcheck.results.finding import COMPUTED_IN
 from gradcheck.spec.defect import Defect
 
 NARROW_TYPES: Final = (
@@ -82,6 +83,7 @@ def _narrow(obs: Observations) -> Iterator[Hypothesis]:
                 f"it has {bits} significant bits where the right one has more, and is off by no "
                 f"more than {MAX_NARROW_UNITS:.0f} units of such a type",
             ),
+            cause=COMPUTED_IN + kind,
         )
 
 

@@ -54,6 +54,7 @@ def _missing(obs: Observations) -> Diagnosis:
         says=f"{obs.gradient} is not returned: {obs.output} gets no gradient",
         rule=FORM_RULE,
         evidence=(where_wrong(obs),),
+        cause="not returned",
     )
 
 
@@ -67,6 +68,7 @@ def _of_dtype(obs: Observations) -> Diagnosis:
         "its precision changes on the way",
         rule=FORM_RULE,
         evidence=(where_wrong(obs),),
+        cause=f"returned in {raw.dtype.name}",
     )
 
 

@@ -22,6 +22,7 @@ from gradcheck.explain.hypothesis import (
     read_primal,
 )
 from gradcheck.explain.probe import Array, Float, Mask, Probe
+from gradcheck.results.words import plural
 from gradcheck.spec.defect import Defect
 
 On = Callable[[Probe], Mask | None]
@@ -36,7 +37,11 @@ def kinks(obs: Observations) -> Iterator[Hypothesis]:
     found = _slopes(obs)
     evidence = (f"the slope is {found}",) if found else ()
     yield Hypothesis(
-        label=Defect.KINK, says=says, fits=_only(name, _declared(name)), evidence=evidence
+        label=Defect.KINK,
+        says=says,
+        fits=_only(name, _declared(name)),
+        evidence=evidence,
+        cause="wrong only where an argument is exactly on a kink or a tie",
     )
     for other in obs.first.names:
         if other != name and obs.first.primal(other).dtype.kind == "f":
@@ -349,14 +354,17 @@ def nonfinite(obs: Observations) -> Iterator[Hypothesis]:
         return
     kind = _kind(obs)
     for words, of in _conditions(obs, every, [b for b in bad if b is not None]):
+        overflow = words.partition(", ")[2]  # "where exp overflows"
         yield Hypothesis(
             label=Defect.NON_FINITE,
             says=f"{obs.gradient} is {kind} {words}, right elsewhere",
             fits=partial(_marks, of, name),
+            cause=f"{kind} {overflow}" if overflow else "",
         )
     count = sum(int(b.sum()) for b in bad if b is not None)
     size = sum(b.size for b in bad if b is not None and b.any())
-    which = "every element" if count == size else f"{count} of {size} elements, right elsewhere"
+    which = f"{count:,} of {plural(size, 'element')}, right elsewhere"
+    which = "every element" if count == size else which
     yield Hypothesis(
         label=Defect.NON_FINITE,
         says=f"{obs.gradient} is {kind} in {which}",

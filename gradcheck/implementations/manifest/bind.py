@@ -164,17 +164,17 @@ def _view(part: Part, where: str, scope: Scope) -> View:
     )
     if shape and strides and len(shape) != len(strides):
         raise ManifestError(
-            f"{where}: `shape` has {len(shape)} axes and `strides` {len(strides)}; "
+            f"{where}: `shape` has length {len(shape)} and `strides` {len(strides)}; "
             "write one stride per axis, in elements"
         )
     if part.axes and strides:
-        raise ManifestError(f"{where}: `axes` and `strides` say the same; leave one out")
+        raise ManifestError(f"{where}: give `axes` or `strides`, not both")
     if sorted(part.axes) != [*range(len(part.axes))]:
         raise ManifestError(
             f"{where}: axes = {part.axes} is no order of the axes 0 to {len(part.axes) - 1}"
         )
     if part.axes and shape and len(part.axes) != len(shape):
-        raise ManifestError(f"{where}: `axes` has {len(part.axes)} axes, `shape` {len(shape)}")
+        raise ManifestError(f"{where}: `axes` has length {len(part.axes)} and `shape` {len(shape)}")
     return View(
         role=held,
         becomes=becomes,

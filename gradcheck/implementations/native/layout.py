@@ -17,6 +17,7 @@ from gradcheck.errors import ManifestError
 from gradcheck.implementations.manifest.expression import Context
 from gradcheck.implementations.manifest.operation import CType, Role, RoleKind, View
 from gradcheck.numerics.arrays import dtype_named, is_float
+from gradcheck.results.words import plural
 
 Array = NDArray[Any]
 
@@ -140,8 +141,9 @@ def place(
     own = tuple(sizes.size(text) for text in view.shape) if view.shape else shape
     if math.prod(own) != count:
         raise ManifestError(
-            f"{where}: a view of shape {_text(own)} has {math.prod(own)} elements, "
-            f"{view.role.name or view.role.kind.value} has {_text(shape)}, {count} elements"
+            f"{where}: a view of shape {_text(own)} has {plural(math.prod(own), 'element')}, "
+            f"{view.role.name or view.role.kind.value} has {_text(shape)}, "
+            f"{plural(count, 'element')}"
         )
     if view.strides:
         strides = tuple(sizes.whole(text) for text in view.strides)
@@ -149,8 +151,8 @@ def place(
         strides = _contiguous(own, view.axes, where)
     if len(strides) != len(own):
         raise ManifestError(
-            f"{where}: {len(strides)} strides for {len(own)} axes {_text(own)}; give one per axis, "
-            "and a `shape` if the code's differs from the tensor's"
+            f"{where}: {plural(len(strides), 'stride')} for the rank {len(own)} of {_text(own)}; "
+            "give one per axis, and a `shape` if the code's differs from the tensor's"
         )
     at = sizes.size(view.at)
     cells: slice | Positions = slice(at, at + count)

@@ -16,6 +16,7 @@ from gradcheck.implementations.native.plan import Block, Holds, Plan
 from gradcheck.implementations.processes.c_worker import Access, Buffer, Guard, Outcome, Script
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import plural
 from gradcheck.spec.defect import Defect
 
 Array = NDArray[Any]
@@ -141,7 +142,7 @@ def _encoded(block: Block, place: Place, values: Array, where: str) -> Bits:
 
 
 def _counted(count: int) -> str:
-    return f"{count} element{'s' * (count != 1)}"
+    return plural(count, "element")
 
 
 def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> MemoryAfter:
@@ -273,7 +274,8 @@ def _of(
     differs = found.places[slot] != clean.places[slot]
     if alone and np.array_equal(missed, differs):
         n, total = int(missed.sum()), place.count
-        some = f"{n} of {total} elements of {what} are never written"
+        of = plural(total, "element")
+        some = f"{n:,} of {of} of {what} {'is' if n == 1 else 'are'} never written"
         advice = "" if name == "forward" else "; write zeros there, or declare it `zeroed`"
         says = f"elements of {what} keep what their buffer held before"
         return broken(name, some + advice, Verdict.FAIL, label=Defect.ACCUMULATION, says=says)

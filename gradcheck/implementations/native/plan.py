@@ -32,6 +32,7 @@ from gradcheck.implementations.manifest.operation import (
 from gradcheck.implementations.native.layout import Element, Key, Place, extent, key_of, place
 from gradcheck.implementations.processes.c_worker import Argument, Call, Kept, Pointer, Scalar
 from gradcheck.numerics.arrays import Attrs
+from gradcheck.results.words import plural
 
 Array = NDArray[Any]
 
@@ -120,7 +121,7 @@ class Setting:
         if role.index >= len(self.outputs):
             raise ManifestError(
                 f"{self.operation.where}: {role.kind.value}:{role.index}: the operator has "
-                f"{len(self.outputs)} outputs here, counted from 0"
+                f"{plural(len(self.outputs), 'output')} here, counted from 0"
             )
         return self.outputs[role.index]
 

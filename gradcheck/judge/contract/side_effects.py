@@ -23,6 +23,7 @@ from gradcheck.judge.contract.subject import Subject
 from gradcheck.numerics.arrays import Array
 from gradcheck.numerics.draw import Draw
 from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import plural
 
 REPEATS: Final = 10
 
@@ -183,8 +184,8 @@ def _kept(subject: Subject, ct: Cotangent, names: Sequence[str], clean: Gradient
                 index = tuple(int(i) for i in np.argwhere(strange)[0])
                 values = (float(x[index]) for x in (a, b, held[name]))
                 return (
-                    f"{int(strange.sum())} of {a.size} elements of d{name} depend on what was "
-                    f"there: {_how(name + place(index), *values)}"
+                    f"{int(strange.sum()):,} of {plural(a.size, 'element')} of d{name} depend on "
+                    f"what was there: {_how(name + place(index), *values)}"
                 )
     return ""
 
@@ -239,5 +240,5 @@ def _strayed(subject: Subject, where: str) -> Breach | None:
         if at is not None:
             size = out.array.size
             side = f"{-at} before the start" if at < 0 else f"{at - size + 1} past the end"
-            return Breach(f"{side} of d{name} ({size} elements){where}", Verdict.ERROR)
+            return Breach(f"{side} of d{name} ({plural(size, 'element')}){where}", Verdict.ERROR)
     return None

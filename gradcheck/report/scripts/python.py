@@ -26,7 +26,7 @@ from gradcheck.report.scripts.point import (
     worst_of,
 )
 from gradcheck.spec.dtype_selection import LOW
-from gradcheck.system.user_modules import look_here
+from gradcheck.system.user_modules import SUFFIX, look_here
 
 Float = NDArray[np.float64]
 
@@ -35,6 +35,7 @@ NEEDS: Final = {**dict.fromkeys(TORCH, "PyTorch"), "jax": "JAX"}
 """What a script needs beside NumPy, by the style of the entry."""
 ASKING: Final = {
     "vjp": (pieces.VJP, "vjp"),
+    "bare": (pieces.VJP, ""),
     "pullback": (pieces.PULLBACK, "forward"),
     "into": (pieces.INTO, "vjp_into"),
 }
@@ -51,8 +52,11 @@ class Table:
 
     @classmethod
     def at(cls, reference: str, folder: str = "") -> Table:
-        """The table "package.module:NAME"; without `folder`, where Python finds it."""
+        """The table "package.module:NAME" or "FILE.py:NAME"; no `folder`: where Python looks."""
         module, _, name = reference.partition(":")
+        if module.endswith(SUFFIX):
+            file = Path(module)
+            return cls(module=file.stem, name=name, folder=str(file.parent.absolute()))
         return cls(module=module, name=name, folder=folder or _folder_of(module))
 
 
@@ -191,6 +195,8 @@ def _expression(recipe: Recipe) -> str:
 
 
 def _member(recipe: Recipe, name: str) -> str:
+    if recipe.style == "bare":
+        return "entry"
     return f"entry[{name!r}]" if recipe.mapping else f"entry.{name}"
 
 

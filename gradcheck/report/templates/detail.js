@@ -148,7 +148,7 @@ function pictures(result) {
 }
 
 function elements(found) {
-  return tableOf(`The ${found.length} worst elements`,
+  return tableOf(found.length === 1 ? "The worst element" : `The ${found.length} worst elements`,
     ["element", "got", "want", "× bound", "ulp", "cotangent"],
     found.map(([place, ...rest]) => [el("th", { scope: "row" }, place), ...rest]));
 }

@@ -18,7 +18,7 @@ from gradcheck.results.baseline.match import Found, Scope, allowance, is_empty, 
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
-from gradcheck.results.words import clean, number, plural, subject
+from gradcheck.results.words import clean, filed, number, plural
 
 LONGEST: Final = 200
 """Characters of a reason that is written for the user."""
@@ -99,11 +99,11 @@ def pruned(run: Run, text: str, baseline: Baseline, scope: Scope) -> Change:
 def listed(run: Run, results: Sequence[CaseResult], scope: Scope) -> Iterator[Entry]:
     """Entries for failures: one for all samples of a gradient, if all of them fail alike."""
     several = len({r.case.implementation for r in run.results}) > 1
-    empty = {(r.case.implementation, r.case.name, subject(r.finding.name, r.finding.part))
+    empty = {(r.case.implementation, r.case.name, filed(r.finding.name, r.finding.part))
              for r in run.results if is_empty(r)}  # fmt: skip
     groups: dict[tuple[str, ...], list[CaseResult]] = {}
     for r in results:
-        output = subject(r.finding.name, r.finding.part)
+        output = filed(r.finding.name, r.finding.part)
         kind = (r.finding.verdict.value, r.finding.defect)
         groups.setdefault(
             (r.case.implementation, r.case.op, r.case.dialect, r.case.dtype, output, *kind), []
@@ -134,7 +134,7 @@ def _entry(glob: str, results: Sequence[CaseResult], when: str) -> Entry:
     return Entry(
         line=0,
         match=glob,
-        output=subject(first.finding.name, first.finding.part),
+        output=filed(first.finding.name, first.finding.part),
         verdict=first.finding.verdict.value,
         label=first.finding.defect,
         max_error=allowance(error) if measurable and error is not None else None,

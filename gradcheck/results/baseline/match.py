@@ -17,7 +17,7 @@ from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Part
 from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
-from gradcheck.results.words import relative, subject
+from gradcheck.results.words import SIDE_CONDITION, filed, relative, subject
 from gradcheck.spec.dtype_selection import CERTIFIED, DTYPES, LOW
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _found(entry: Entry, by_name: Mapping[str, Mapping[str, list[CaseResult]]], 
     for name in by_name:
         for results in by_name[name].values():
             found.outputs.update(
-                (subject(r.finding.name, r.finding.part), r.finding.part) for r in results
+                (filed(r.finding.name, r.finding.part), r.finding.part) for r in results
             )
             for result in meant(entry, results):
                 if result.finding.verdict is Verdict.SKIP:
@@ -96,13 +96,16 @@ def meant(entry: Entry, results: Sequence[CaseResult]) -> list[CaseResult]:
 
 def _names(entry: Entry, result: CaseResult) -> bool:
     """Whether an entry's output means that of a result, by the name in reports or its own."""
-    shown = subject(result.finding.name, result.finding.part)
-    own = result.finding.part is Part.GRADIENT and entry.output == result.finding.name
-    return own or entry.output == shown or fnmatchcase(shown, entry.output)
+    name, part = result.finding.name, result.finding.part
+    own = part is Part.GRADIENT and entry.output == name
+    known = {filed(name, part), subject(name, part)}
+    return own or any(one == entry.output or fnmatchcase(one, entry.output) for one in known)
 
 
 def part_of(entry: Entry) -> Part:
     """What an entry is about, as its output is written: "contract: linear", "stage ln_f"."""
+    if entry.output.startswith(SIDE_CONDITION):
+        return Part.CONTRACT
     parts = (Part.CONTRACT, Part.STAGE, Part.TRAINING)
     return next((p for p in parts if entry.output.startswith(p.value)), Part.GRADIENT)
 

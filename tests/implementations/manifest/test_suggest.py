@@ -376,7 +376,7 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("flags", "code", "message"),
     [
-        ([], 2, "say what for: --lib build/libk.so, --kind python, or --kind process"),
+        ([], 2, "say what for: --lib build/libk.so, --kind python"),
         (["--kind", "c"], 2, "--kind c needs --lib"),
         (["--kind", "python", "--lib", "k.so"], 2, "--lib and --header are for --kind c"),
         (["--kind", "python", "-o", "gradcheck.txt"], 2, "name a .toml"),

@@ -65,7 +65,7 @@ def transposed(axes):
 TABLE = {
     # ── gradients ──
     "overwritten": (entry("mul"), RIGHT),
-    "slots swapped": (entry("mul_swapped"), {"x": ("fail", "… outside their bound…"), "y": "fail"}),
+    "slots swapped": (entry("mul_swapped"), {"x": ("fail", "… outside the…"), "y": "fail"}),
     "elements never written": (
         entry("mul_unwritten"),
         {"y": ("fail", "2 of 15 elements of the gradient of y are never written…", "A",
@@ -147,7 +147,7 @@ TABLE = {
     "a wrong forward": (entry("mul", forward="add_forward"), {"forward": "fail", **RIGHT}),
     "a forward in part": (
         entry("mul", forward="part_forward"),
-        {"forward": ("fail", "1 of 15 elements of output 0 are never written")},
+        {"forward": ("fail", "1 of 15 elements of output 0 is never written")},
     ),
     "a forward alone": (
         entry("", forward="mul_forward"),

@@ -65,7 +65,7 @@ def test_given_and_made():
     ("view", "words"),
     [
         ({"shape": [2, 2]}, r"a view of shape \(2, 2\) has 4 elements, x has \(2, 3\), 6 elements"),
-        ({"strides": [1]}, r"1 strides for 2 axes \(2, 3\)"),
+        ({"strides": [1]}, r"1 stride for the rank 2 of \(2, 3\)"),
         ({"strides": [1, 1]}, r"strides \(1, 1\) put several elements of shape \(2, 3\) in one"),
         ({"strides": [0, 1]}, r"strides \(0, 1\) put several elements"),
         ({"axes": (0, 2)}, r"axes \[0, 2\] are no order of the 2 axes of \(2, 3\)"),

@@ -105,7 +105,7 @@ def test_the_ordinary_judgement_decides_on_appeal(subject, right, dtype):
     assert subject(right, dtype=dtype).wrong() == ""
     both = right.both
     right.both = lambda ct, x, w, eps: (both(ct, x, w, eps)[0] * 1.01, both(ct, x, w, eps)[1])
-    assert "elements are outside their bound (dx[" in subject(right, dtype=dtype).wrong()
+    assert "elements are outside the tolerance (dx[" in subject(right, dtype=dtype).wrong()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

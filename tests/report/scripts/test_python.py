@@ -61,7 +61,7 @@ TABLE = {
     "softmax": Softmax,
     "tanh": {"forward": tanh_pair},
     "mul/same-shape": {"vjp_into": mul_into},
-    "rms_norm/weight": {"vjp": norm},
+    "rms_norm/weight": norm,
     "get_rows": {"vjp": rows},
 }
 
@@ -239,6 +239,9 @@ def test_a_manifest_and_a_package_are_found_where_they_lie(alone, folder, export
     monkeypatch.syspath_prepend(str(folder / "far"))
     wrong = export("tanh/default/typical/float64", "my.kernels:TABLE")
     assert f"sys.path.insert(0, {str(folder / 'far')!r})" in wrong.text
+    assert alone(wrong.path).returncode == 1
+    wrong = export("tanh/default/typical/float64", "far/my/kernels.py:TABLE")
+    assert f"sys.path.insert(0, {str(package)!r})" in wrong.text
     assert alone(wrong.path).returncode == 1
 
 

@@ -18,6 +18,7 @@ def entry(make, **changes):
     [
         ("dx", ["x"]), ("x", ["x"]), ("d*", ["x", "w"]), ("forward", ["forward"]),
         ("contract: linear", ["linear"]), ("contract: *", ["linear", "zero"]), ("linear", []),
+        ("side condition linear", ["linear"]), ("side condition *", ["linear", "zero"]),
         ("stage x", ["x of a stage"]), ("dy", []), ("d", []),
     ],
 )  # fmt: skip
@@ -35,7 +36,8 @@ def test_an_output_by_the_name_that_reports_show_or_by_its_own(make, output, nam
 def test_a_call_that_failed_as_a_whole_is_about_each_gradient(make):
     call = make.result(output="vjp", verdict="crash")
     assert meant(entry(make, output="dx"), [call]) == [call]
-    assert meant(entry(make, output="contract: linear"), [call]) == []
+    for name in ("contract: linear", "side condition linear"):
+        assert meant(entry(make, output=name), [call]) == []
     beside = make.result(output="x")
     assert meant(entry(make, output="dx"), [call, beside]) == [beside]
 
@@ -90,6 +92,7 @@ def test_a_pass_of_nothing_is_left_out_beside_others_alone(make):
 
 def test_what_an_output_is_about(make):
     for output, part in (("contract: linear", Part.CONTRACT), ("stage ln", Part.STAGE),
+                         ("side condition linear", Part.CONTRACT),
                          ("training by sgd", Part.TRAINING), ("dx", Part.GRADIENT)):  # fmt: skip
         assert part_of(entry(make, output=output)) is part
 

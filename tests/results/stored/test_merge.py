@@ -206,7 +206,7 @@ def test_shards_of_other_numbers_are_refused(make):
 
 def test_shards_of_other_selections_are_refused(make):
     run, other = make.whole(make.ops[:2]), make.whole(make.ops[2:])
-    with pytest.raises(UsageError, match=r"different selections: 1.jsonl has 1 cases, 2.jsonl has"):
+    with pytest.raises(UsageError, match=r"different selections: 1.jsonl has 1 case, 2.jsonl has"):
         merged(named([sharded(run, 2)[0], sharded(other, 2)[1]]))
 
 
