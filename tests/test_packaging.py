@@ -131,7 +131,7 @@ def test_the_wheel_works_where_there_is_nothing_else(wheel, tmp_path):
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert "suite           builtin " in done.stdout
+    assert f"gradcheck {gradcheck.__version__} · suite builtin " in done.stdout
     assert sorted(p.name for p in home.iterdir()) == ["out.html", "out.xml"]
 
 
