@@ -53,11 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             _add(group, option)
     group.addoption(
         "--gradcheck-no-contract", action="store_const", const=False, dest="gradcheck_contract",
-        help="ask for the numbers alone",
+        help="check the numbers alone, without side conditions",
     )  # fmt: skip
     group.addoption(
         "--gradcheck-no-config", action="store_false", dest="gradcheck_config",
-        help="leave the defaults in [tool.gradcheck] of pyproject.toml out",
+        help="ignore [tool.gradcheck] in pyproject.toml",
     )  # fmt: skip
 
 

@@ -163,8 +163,8 @@ def pytest_runtest_protocol(item):
 @pytest.fixture(scope="session")
 def untimed():
     """`untimed(text)`: a terminal report without the seconds that the run took."""
-    took = re.compile(r" compared\s+in\s+[\d.a-z\s]+?\s+s\.$", re.MULTILINE)
-    return lambda text: took.sub(" compared.", text)
+    took = re.compile(r"\bcompared\s+in\s+[\d.a-z\s]+?\s+s\.$", re.MULTILINE)
+    return lambda text: took.sub("compared.", text)
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,7 @@ matmul = OpSpec(
             name="empty-inner",
             primals=lambda draw: (np.zeros((3, 0)), np.zeros((2, 0)), draw.normal(2)),
             hunts="a sum over no inputs: y is b, and db its only gradient",
+            no_features=True,
         ),
         Sample(
             name="tiles",

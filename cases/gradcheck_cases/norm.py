@@ -682,6 +682,7 @@ batch_norm = OpSpec(
             primals=_channels(3, 0, 2, channels=0),
             hunts="no channels: nothing to normalise, nothing to differentiate",
             dialects=("plain",),  # PyTorch refuses a weight without elements
+            no_features=True,
         ),
         Sample(
             name="constant-channel",

@@ -519,6 +519,7 @@ prod = OpSpec(
             name="no-columns",
             primals=lambda draw: (np.zeros((3, 0)),),
             hunts="an empty product: 1, with nothing to differentiate",
+            no_features=True,
         ),
         Sample(
             name="scales",
@@ -686,6 +687,7 @@ cumprod = OpSpec(
             name="no-columns",
             primals=lambda draw: (np.zeros((3, 0)),),
             hunts="a last element that is not there",
+            no_features=True,
         ),
         Sample(
             name="width-17",

@@ -50,7 +50,7 @@ def _models() -> str:
     lead = (
         f"Whole models, as programs of the suite's [operators](../operators/index.md). Each is "
         f"judged gradient by gradient and stage by stage, in 50 digits, float64 and float32; "
-        f"{len(FAULTS)} planted faults test that a wrong stage is found and blamed. Bind your own: "
+        f"{len(FAULTS)} planted faults test that the faulty stage is found. Bind your own: "
         "[a whole model](../../guides/model.md)."
     )
     heads = ["model", "definition", "parameters", "stages", "planted faults"]
@@ -95,10 +95,10 @@ def _model(model: ModelSpec) -> str:
         )
         if model.defaults
         else "",
-        "## Dialects" if len(dialects) > 1 else "",
-        table(["dialect", "definition", "attributes"], dialects) if len(dialects) > 1 else "",
+        "## Variants" if len(dialects) > 1 else "",
+        table(["variant", "definition", "attributes"], dialects) if len(dialects) > 1 else "",
         "## Sizes",
-        table(["size", "targets", "dimensions"], sizes),
+        table(["size", "designed to catch", "dimensions"], sizes),
         f"## {len(params)} parameters",
         f"Shapes at size {code(size.name)}. `gradients` returns a dict with these names.",
         table(["parameter", "shape", "note"], params),
@@ -143,7 +143,7 @@ def _faults(name: str) -> str:
     return joined(
         "## Planted faults",
         f"{len(rows)} wrong backward passes of this model. `gradcheck power --model {name}` "
-        "tests that each is found and blamed on its own stage.",
+        "tests that each is found, with its stage.",
         table(["fault", "kind", "mistake", "stages"], rows),
     )
 
@@ -199,10 +199,10 @@ def _rule(rule: RuleSpec) -> str:
         block("console", f"gradcheck run --rule {rule.name}"),
         "## Hyper-parameters",
         table(["name", "default"], [[code(n), code(repr(v))] for n, v in rule.defaults.items()]),
-        "## Dialects",
-        table(["dialect", "definition", "attributes"], dialects),
+        "## Variants",
+        table(["variant", "definition", "attributes"], dialects),
         "## Samples",
-        table(["sample", "targets", "steps", "attributes"], samples),
+        table(["sample", "designed to catch", "steps", "attributes"], samples),
         "## Wrong updates that it rejects",
         table(["mutant", "mistake", "rejected by"], wrong),
         "## Source of the reference",

@@ -144,7 +144,7 @@ def _operator(spec: OpSpec) -> str:
         "## Arguments",
         _arguments(spec),
         _attributes(spec),
-        "## Dialects" if len(spec.dialects) > 1 else "",
+        "## Variants" if len(spec.dialects) > 1 else "",
         _dialects(spec) if len(spec.dialects) > 1 else "",
         _kinks(spec),
         "## Samples",
@@ -207,7 +207,7 @@ def _attributes(spec: OpSpec) -> str:
 
 def _dialects(spec: OpSpec) -> str:
     rows = [[code(d.name), text(d.says), attributes(d.attrs), _lacks(d)] for d in spec.dialects]
-    return table(["dialect", "definition", "attributes", "without"], rows)
+    return table(["variant", "definition", "attributes", "without"], rows)
 
 
 def _lacks(dialect: Dialect) -> str:
@@ -222,7 +222,7 @@ def _samples(spec: OpSpec) -> str:
     for sample in spec.samples:
         shapes = " ".join("×".join(map(str, p.shape)) or "()" for p in first[sample.name].primals)
         rows.append([code(sample.name), text(sample.hunts), shapes, _conditions(sample)])
-    return table(["sample", "targets", "shapes", "conditions"], rows)
+    return table(["sample", "designed to catch", "shapes", "conditions"], rows)
 
 
 def _conditions(sample: Sample) -> str:
@@ -241,7 +241,7 @@ def _kinks(spec: OpSpec) -> str:
         for convention in kink.conventions
     ]
     known = (
-        "Values of known systems; `--convention SYSTEM` accepts no other:\n\n"
+        "Subgradients that known systems choose; `--convention SYSTEM` accepts no other:\n\n"
         + table(["kink", "gradient there", "systems"], said)
         if said
         else ""
@@ -279,9 +279,9 @@ def _mutants(spec: OpSpec) -> str:
     ]
     return joined(
         "## Wrong answers that it rejects",
-        f"{len(found)} mutants with one mistake each, besides the impostors of every gradient "
-        f"([background](../../../explanation/certificates.md)). `gradcheck power --op {spec.name}` "
-        "judges them all.",
+        f"{len(found)} wrong backward passes (mutants), each with one mistake, besides those of "
+        "the self-check ([background](../../../explanation/certificates.md)). "
+        f"`gradcheck power --op {spec.name}` judges them all.",
         table(["mutant", "class", "mistake", "rejected by"], rows),
     )
 
@@ -290,8 +290,8 @@ def _slack(spec: OpSpec) -> str:
     if spec.slack is None:
         return ""
     return joined(
-        "## Bound",
-        f"Wider than [the ordinary bound](../../../explanation/judgement.md#the-bound) by "
+        "## Tolerance",
+        f"Larger than [the ordinary one](../../../explanation/judgement.md#the-bound) by "
         f"{spec.slack.ulp:g} ulp of Σ|ct·J|: {text(spec.slack.because)}",
     )
 

@@ -139,15 +139,16 @@ def _properties() -> str:
         if not mutant.right
     ]
     return joined(
-        front("Contract", "Required properties of a backward besides its numbers"),
-        "# The contract of a backward",
-        "These properties are required besides the numbers. They are checked once per operator, "
-        "dialect and dtype, for every implementation but the reference; an inapplicable property "
-        "is SKIP with its reason. Background: [contract properties](../explanation/contract.md).",
-        table(["property", "requirement", "method", "needs"], rows),
+        front("Side conditions", "What a backward has to fulfil besides its numbers"),
+        "# Side conditions of a backward",
+        "A backward has to fulfil these conditions besides returning the right numbers. They are "
+        "checked once per operator, variant and dtype, for every implementation but the reference; "
+        "one that does not apply is SKIP with its reason. Flags and JSON call them `contract`. "
+        "Background: [side conditions](../explanation/contract.md).",
+        table(["condition", "requirement", "method", "needs"], rows),
         "## Mutants",
         f"{len(mutants)} copies of one backward with a right formula and wrong behaviour, in "
-        f"{len(sources)} groups. Each property is the only one to reject some of them "
+        f"{len(sources)} groups. Each condition is the only one to reject some of them "
         "(`gradcheck power --contract`).",
         table(["mutant", "what is wrong", "kind"], mutants),
     )
@@ -156,19 +157,20 @@ def _properties() -> str:
 def _impostors() -> str:
     rows = [[code(one.name), text(one.says)] for one in IMPOSTORS]
     return joined(
-        front("Impostors", "Wrong gradients that are independent of the operator"),
-        "# Impostors",
+        front("Deliberately wrong gradients", "The self-check of every comparison"),
+        "# Deliberately wrong gradients",
         "After each gradient is judged, the same comparison is applied to these wrong gradients. "
-        "`certificate: 58 of 58 impostors would have been rejected` counts them; one that equals "
-        "the true gradient at a sample is not counted. A sample that rejects none is INVALID. "
-        "Background: [self-checks](../explanation/certificates.md).",
-        table(["impostor", "what it is"], rows),
+        "The line `self-check: all 58 deliberately wrong gradients were caught` counts them; one "
+        "that equals the true gradient at a sample is not counted. A sample that rejects none is "
+        "INVALID. JSON calls them impostors. Background: "
+        "[self-checks](../explanation/certificates.md).",
+        table(["name", "what it is"], rows),
         "## Narrower types",
         "Right formulas that round inputs, intermediate values or results. One with an error below "
-        "the bound is `tolerated`, with the number of bits at which it would show. A sample whose "
-        "primals all fit in a narrower type is INVALID if rounding other primals would show.",
+        "the tolerance is `tolerated`, with the number of bits at which it would show. A sample "
+        "whose primals all fit in a narrower type is INVALID if rounding other primals would show.",
         table(
-            ["impostor", "what it is"],
+            ["name", "what it is"],
             [[code(one.name), text(describe(one))] for one in NARROWINGS],
         ),
     )
@@ -191,17 +193,17 @@ def _bounds() -> str:
         for rules in LOW_TOLERANCES.values()
     ]
     return joined(
-        front("Bounds", "The permitted error of a gradient, by dtype"),
-        "# Bounds",
-        "The permitted error of an element is `rtol·max(|got|, |want|)`, plus a part of Σ|ct·J| "
-        "(n is the number of terms), plus the measured cost of rounding for the formula. No "
-        "absolute tolerance is set by hand. Background: [how a gradient is judged]"
+        front("Tolerances", "The permitted error of a gradient, by dtype"),
+        "# Tolerances",
+        "The permitted error of an element is `rtol·max(|got|, |expected|)`, plus a part of "
+        "Σ|ct·J| (n is the number of terms), plus the measured cost of rounding for the formula. "
+        "No absolute tolerance is set by hand. Background: [how a gradient is judged]"
         "(../explanation/judgement.md).",
         table(
             ["dtype", "rtol", "u", "of Σ\\|ct·J\\|", "negligible", "underflow"], rows, right=(1, 2)
         ),
-        "*negligible*: an unresolved element is tolerated if its error bar is below this part of "
-        "the tensor's largest Σ|ct·J|. *underflow*: an allowance that is added to the bound.",
+        "*negligible*: an unresolved element is tolerated if its uncertainty is below this part of "
+        "the tensor's largest Σ|ct·J|. *underflow*: an allowance that is added to the tolerance.",
         "## Low precision",
         "Compared with 50 digits at the rounded inputs, never differenced; sums may be kept in "
         "float32 ([background](../explanation/low-precision.md)).",

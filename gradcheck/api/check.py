@@ -93,8 +93,8 @@ def check(
     JAX differentiates (a `torch.autograd.Function`, a module, a `jax.custom_vjp`).
 
     First all primals move at once along a random direction, drawn from `seed`. Where ⟨gradient,
-    direction⟩ agrees with the slope of forward within the slope's own error bar, and an error of a
-    hundredth (float32: a tenth) of any element that is not zero in the gradient given would not,
+    direction⟩ agrees with the slope of forward within the slope's own uncertainty, and an error of
+    a hundredth (float32: a tenth) of any element that is not zero in the gradient given would not,
     each primal's finding is a PASS: a few primals may have to move alone for it, by several steps,
     and then a tenth must show. `Finding.smallest_visible_error` says what would have shown in the
     least element that must, `evaluations` what it took. In float32 elements below a thousandth of
@@ -120,9 +120,9 @@ def check(
     first. A gradient FAILs only if these exclude it; where they cannot tell, it is INCONCLUSIVE,
     and the reason says why.
 
-    `wider=Slack(ulp=…, because="…")` widens the bound of each element by so many units in the last
-    place of its terms, where it does not pass without; the finding and the table say so. It reaches
-    no projection, and no row of `order=2` or a `jvp`.
+    `wider=Slack(ulp=…, because="…")` widens the tolerance of each element by so many units in the
+    last place of its terms, where it does not pass without; the finding and the table say so. It
+    reaches no projection, and no row of `order=2` or a `jvp`.
 
     float16 primals, and those of bfloat16 (arrays of `ml_dtypes`), are judged element by element.
     `vjp` is asked in their dtype; the truth is the slope of `forward` at the same numbers in
@@ -162,7 +162,7 @@ def check(
     decided is INCONCLUSIVE. A call that is running is not interrupted.
 
     A gradient that is wrong has a diagnosis (`Finding.diagnosis`), which stands in the text: vjp is
-    asked at other primals and attributes too, and held against differences of forward there.
+    asked at other primals and attributes too, and compared with differences of forward there.
     `explain=False` leaves that out: the verdict alone, in a loop or where time matters.
 
     Cost: of a projection 8 evaluations of forward, batched where forward treats a leading axis as
@@ -180,7 +180,7 @@ def check(
             float32, float16, bfloat16, complex128 or complex64 (integers apart), or there is none
             of these to differentiate by, or two precisions; `order` is neither 1 nor 2, a
             `double_vjp` comes without `order=2`, `order=2` or a `jvp` in 16 bits, `convention` is
-            another one, `budget` is not more than 0, or `wider` is no `Slack`; or there is no
+            another one, `budget` is not more than 0, or `wider` is not a `Slack`; or there is no
             vjp.
         TypeError: an unknown keyword is given; attributes belong in `attrs`.
 

@@ -47,7 +47,7 @@ def check_model(
     bisection, in up to `search` more forwards. Memory: one copy of one tensor.
 
     Raises:
-        UsageError: a parameter is no C-contiguous writable float64 or float32 array (integers
+        UsageError: a parameter is not a C-contiguous writable float64 or float32 array (integers
             apart), two share memory, or none is floating.
 
     >>> import numpy as np

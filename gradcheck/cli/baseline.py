@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from gradcheck.cli import console
@@ -21,7 +22,7 @@ from gradcheck.results.baseline.match import Scope
 from gradcheck.results.run import Run
 from gradcheck.results.stored.read import read
 from gradcheck.spec.suite import Suite
-from gradcheck.system.atomic_io import replace
+from gradcheck.system import atomic_io
 
 
 def baseline(arguments: argparse.Namespace) -> int:
@@ -31,8 +32,8 @@ def baseline(arguments: argparse.Namespace) -> int:
     if arguments.action == "write":
         if path.exists():
             raise UsageError(
-                f"{path}: it is there already; `gradcheck baseline update {path}` keeps what it "
-                "says, or remove it first"
+                f"{path}: it exists; update it with `gradcheck baseline update {path}`, or "
+                "remove it"
             )
         text, before = "", None
     else:
@@ -40,7 +41,7 @@ def baseline(arguments: argparse.Namespace) -> int:
         before = parsed(text, str(path))
     if arguments.action != "check":
         check_writable([path], "FILE")
-    found, suite = _run(arguments)
+    found, suite = _run(arguments, before)
     if arguments.action != "check":
         _refuse_partial(found, path)
     change = _change(arguments.action, found, suite, path, text, before)
@@ -51,15 +52,16 @@ def baseline(arguments: argparse.Namespace) -> int:
     return exit_code_of_run(judged, written=written and shown)
 
 
-def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
+def _run(arguments: argparse.Namespace, before: Baseline | None) -> tuple[Run, Suite]:
     """The run, made now or read from a file, and its suite."""
     if arguments.report is None:
-        plan = requiring(plan_of(arguments), arguments)
+        known = [entry.match for entry in before.entries] if before is not None else []
+        plan = replace(requiring(plan_of(arguments), arguments), known=known)
         return executed(plan, arguments), plan.suite
     flags = ("op", "model", "rule", "dialect", "sample", "impl", "dtype")
     for flag in flags:
         if getattr(arguments, flag):
-            raise UsageError(f"--{flag}: the run is read from {arguments.report}; leave it out")
+            raise UsageError(f"--{flag}: the run is read from {arguments.report}; remove --{flag}")
     found = read(arguments.report)
     suite = suite_for(found, arguments.suite, str(arguments.report))
     return required_of(found, arguments, lambda: suite), suite
@@ -93,7 +95,7 @@ def _change(
 
 def _save(path: Path, changed: change.Change) -> bool:
     try:
-        replace(path, changed.text)
+        atomic_io.replace(path, changed.text)
     except OSError as error:
         console.say(f"{path}: {error.strerror}; it is as it was")
         return False

@@ -31,28 +31,27 @@ SHOWN: Final = {
 }
 """The verdict that the demo expects for each gradient."""
 SEEN: Final = (
-    ("silu", "PASS: every element is within its bound, and the true derivative is known well "
-     "enough to say so. The certificate counts wrong answers that the same checks would have "
-     "rejected."),
-    ("rms_norm", "FAIL: its dx is wrong. The first line says what is missing, those below it what "
-     "that rests on. The line after `run:`, pasted, shows this case alone and in full."),
-    ("relu", "CRASH: it reads memory that is not its own. Its process died; the run went on."),
+    ("silu", "PASS: every element is within its tolerance, and the true derivative is known well "
+     "enough to say so. The self-check counts deliberately wrong gradients that the same checks "
+     "would have rejected."),
+    ("rms_norm", "FAIL: its dx is wrong. The first line names the error, the lines below are the "
+     "evidence. The command after `run:` shows this case in full."),
+    ("relu", "CRASH: it reads memory outside its arrays. Its process died; the run went on."),
 )  # fmt: skip
 NEXT: Final = (
-    ("gradcheck demo --copy DIR", "these kernels as a file of yours, to repair and to break"),
-    ("gradcheck run --impl mymodule:IMPL",
-     "your own, in Python: IMPL = {\"silu\": {\"vjp\": my_silu}, ...}"),
-    ("gradcheck init --lib build/libk.so", "your own, in C; with --kind process in any language"),
-    ("gradcheck explain rms_norm", "what is checked of an operator, and why"),
+    ("gradcheck demo --copy DIR", "copy these kernels to a file, to repair and to break"),
+    ("gradcheck run --impl mykernels.py",
+     "judge your own, in Python: IMPL = {\"silu\": my_silu_vjp, ...}"),
+    ("gradcheck init --lib build/libk.so", "bind your own, in C; --kind process: any language"),
+    ("gradcheck explain rms_norm", "how an operator is checked, and why"),
 )  # fmt: skip
 EXIT: Final = (
-    "The demo has shown what it should, and exits with 0. `gradcheck run` would have exited with "
-    "1: the gate failed."
+    "The demo ran as expected and exits with 0. `gradcheck run` would exit with 1: the gate failed."
 )
 COPIED: Final = """\
-{path} is yours: rms_norm says in a comment what is right, relu needs another mask.
+{path} is written: a comment in rms_norm has the right line, relu needs another mask.
     cd {folder}
-    gradcheck run --impl kernels:IMPL
+    gradcheck run --impl kernels.py
 """
 
 
@@ -114,7 +113,7 @@ def _copy(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         create(path, text)
     except FileExistsError:
-        what = "it exists already" if path.exists() else "it is no folder"
+        what = "it exists already" if path.exists() else "it is not a folder"
         where = path if path.exists() else folder
         raise UsageError(f"--copy {where}: {what}; name another folder") from None
     except (OSError, ValueError) as error:

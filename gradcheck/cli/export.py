@@ -23,7 +23,7 @@ from gradcheck.spec.dtype_selection import dtypes_of
 def export(arguments: argparse.Namespace) -> int:
     """Write the requests; returns the exit code."""
     if arguments.model or arguments.rule:
-        raise UsageError("operators are exported; leave --model and --rule out")
+        raise UsageError("only operators are exported; remove --model and --rule")
     dtypes = dtypes_of(arguments.dtype)
     suite = suite_of(arguments.suite)
     cases = choice(arguments).cases(suite).operators
@@ -36,7 +36,8 @@ def export(arguments: argparse.Namespace) -> int:
     text = (
         f"{plural(found.requests, 'request')} of {plural(found.cases, 'case')} "
         f"in {arguments.folder}{skipped}\n"
-        f"{exporting.README} there says what to write; then: gradcheck judge {arguments.folder}\n"
+        f"{exporting.README} there describes the answers to write; then: "
+        f"gradcheck judge {arguments.folder}\n"
     )
     if not console.show(text):
         return USAGE
@@ -63,7 +64,7 @@ def judge(arguments: argparse.Namespace) -> int:
     code = carry_out(plan, arguments, targets)
     if code == NOTHING:
         console.say(
-            f"{arguments.folder} holds no answers yet; {exporting.README} there says what to write"
+            f"{arguments.folder} has no answers yet; {exporting.README} there describes them"
         )
     return code
 

@@ -34,9 +34,9 @@ RUN: Final = (*PLAN, GATE, LIMITS, WHERE, REPORTS)
 SHELLS: Final = ("bash", "zsh", "fish")
 BASELINE_ACTIONS: Final = {
     "write": "list every failure in a new FILE",
-    "update": "set what was measured now, and list what is new; comments and patterns stay",
-    "prune": "remove the entries that excuse nothing any more",
-    "check": "only hold the run against FILE",
+    "update": "set what was measured now, and list new failures; comments and patterns stay",
+    "prune": "remove entries that match no failure any more",
+    "check": "only compare the run with FILE",
 }
 
 # ── from the table ───────────────────────────────────────────────────────────────────────────────
@@ -89,23 +89,34 @@ def open_to_defaults(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(**{option_named(key).dest: None for key in usual}, usual=usual)
     parser.add_argument(
         "--no-config", dest="config", action="store_false",
-        help="leave the defaults in [tool.gradcheck] of pyproject.toml out",
+        help="ignore [tool.gradcheck] in pyproject.toml",
     )  # fmt: skip
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────
 
 
+UNITS: Final = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
 def seconds(word: str) -> float:
-    """The value of --timeout or --max-time.
+    """The value of --timeout, --max-time or --budget, which may end in a unit.
+
+    >>> seconds("90"), seconds("90s"), seconds("1.5m"), seconds("2h")
+    (90.0, 90.0, 90.0, 7200.0)
 
     Raises:
-        ArgumentTypeError: it is not a positive number.
-        ValueError: it is not a number.
+        ArgumentTypeError: it is not a positive number of seconds, minutes or hours.
     """
-    found = float(word)
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{word} seconds are no limit; write a positive number")
+    number = word.rstrip("smhin")
+    try:
+        found = float(number) * UNITS[word[len(number) :] or "s"]
+    except (KeyError, ValueError):
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not a duration; write a positive number of seconds, or 90s, 2m, 1h"
+        )
     return found
 
 
@@ -114,10 +125,12 @@ def _jobs(word: str) -> int:
         count = _cores() if word == "auto" else int(word)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{word!r} is no number of processes; write 1 or more, or auto"
+            f"{word!r} is not a number of processes; write 1 or more, or auto"
         ) from None
     if count < 1:
-        raise argparse.ArgumentTypeError(f"{word} processes do nothing; write 1 or more, or auto")
+        raise argparse.ArgumentTypeError(
+            f"{word} processes cannot run anything; write 1 or more, or auto"
+        )
     return count
 
 
@@ -131,13 +144,13 @@ def _cores() -> int:
 
 def _cases(word: str) -> int:
     if not (word.isascii() and word.isdecimal()) or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is no number of cases; write 1 or more")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of cases; write 1 or more")
     return int(word)
 
 
 def _folder(word: str) -> Path:
     if not word:  # an unset variable must not fill the current folder
-        raise argparse.ArgumentTypeError("it names no folder; this one is .")
+        raise argparse.ArgumentTypeError("the name of the folder is empty; write . for this one")
     return Path(word)
 
 
@@ -158,12 +171,13 @@ def _report_path(word: str) -> Path:
 def _factor(word: str) -> float:
     factor = float(word)
     if not 1 <= factor < math.inf:
-        raise argparse.ArgumentTypeError(f"{word} is no factor to grow by; write 1 or more")
+        raise argparse.ArgumentTypeError(f"{word} is not a factor; write 1 or more")
     return factor
 
 
 TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "baseline": Path,
+    "budget": seconds,
     "jobs": _jobs,
     "keep-artifacts": _folder,
     "max-fail": _cases,
@@ -194,8 +208,9 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Hold gradients against the true derivative: a table per implementation, then every "
-        "failure with what is wrong, and a line that repeats it."
+        "Compare gradients with the true derivative. Print a table per implementation, then each "
+        "failure with its cause and a command that repeats it. Without a selection, what is "
+        "implemented is judged; --all asks for everything."
     )
     add_sections(parser, *RUN)
     parser.set_defaults(command="run:run")
@@ -204,22 +219,22 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 def _repro(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Judge one case of an operator alone: what is wrong and why, the worst elements, and the "
-        "smallest input that shows it; or write that as a script that needs no gradcheck."
+        "Judge one case of an operator: what is wrong and why, the worst elements, and the "
+        "smallest input that shows it. Optionally write it as a script that needs no gradcheck."
     )
     parser.add_argument(
         "name", metavar="CASE",
-        help="operator/dialect/sample/dtype, as reports print it; :x behind it means dx alone",
+        help="operator/dialect/sample/dtype, as in reports; append :x for dx alone",
     )  # fmt: skip
     add_sections(parser, IMPLEMENTATION)
     add(parser, "suite")
     parser.add_argument(
         "--no-shrink", dest="shrink", action="store_false",
-        help="look for no smaller input that fails as well",
+        help="do not search for a smaller input that fails",
     )  # fmt: skip
     parser.add_argument(
         "--export", type=Path, metavar="FILE",
-        help="also write the case as a script: FILE.py for code in Python, FILE.c for a C library",
+        help="also write the case as a script: FILE.py for Python, FILE.c for a C library",
     )  # fmt: skip
     parser.add_argument(
         "--issue", type=Path, metavar="FILE",
@@ -231,7 +246,7 @@ def _repro(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Show what there is to be judged: operators, models and update rules."
+    parser.description = "List the operators, models and update rules of the suite."
     add_sections(parser, SELECTION, default="all, models and rules too")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(command="listing:list_")
@@ -239,8 +254,8 @@ def _list(parser: argparse.ArgumentParser) -> None:
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Show what a check consists of: formula, source, dialects, what is accepted at kinks, the "
-        "samples and the defect that each hunts, and the bounds."
+        "Show an operator's formula, source, dialects (its variants), subgradients accepted at "
+        "kinks, samples with the defect that each is designed to catch, and tolerances."
     )
     parser.add_argument("name", metavar="OP|MODEL|RULE", help="one name, as `list` shows it")
     add(parser, "suite")
@@ -250,8 +265,8 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 def _init(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write a manifest for --impl. From a C library it takes the functions and, from debug "
-        "information or a header, their prototypes; by their names it guesses operators and what "
-        "each parameter is, and marks what you should confirm. With --ci, write a workflow."
+        "information or a header, their prototypes. It guesses operators and the role of each "
+        "parameter by their names, and marks what you should confirm. With --ci, write a workflow."
     )
     parser.add_argument(
         "--kind", choices=("c", "python", "process"), default="",
@@ -266,20 +281,22 @@ def _init(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--header", metavar="FILE.h", help="where its functions are declared")
     parser.add_argument(
         "-o", dest="output", default="", metavar="FILE",
-        help="what to write; never overwritten; default gradcheck.toml, or where the CI service "
-        "looks for its workflow",
+        help="file to write, which must not exist; default gradcheck.toml, or the CI service's "
+        "workflow file",
     )  # fmt: skip
     parser.add_argument(
-        "--ci", choices=("github", "gitlab"), help="a workflow that judges --impl on every change"
+        "--ci",
+        choices=("github", "gitlab"),
+        help="write a workflow that judges --impl on every change",
     )
     add(
         parser, "impl",
-        help="with --ci: whose code, as for `gradcheck run` (repeat); default: what "
-        "[tool.gradcheck] names, or gradcheck.toml",
+        help="with --ci: implementation, as for `gradcheck run` (repeat); default: that of "
+        "[tool.gradcheck], or gradcheck.toml",
     )  # fmt: skip
     parser.add_argument(
         "--install", default="", metavar="WHAT",
-        help="with --ci: what pip installs there; default: the gradcheck that is installed here",
+        help="with --ci: what pip installs there; default: the installed version of gradcheck",
     )  # fmt: skip
     add(parser, "suite")
     parser.set_defaults(command="init:init")
@@ -287,10 +304,10 @@ def _init(parser: argparse.ArgumentParser) -> None:
 
 def _report(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Render a run again, in any format, without running anything: from the log or the JSON "
-        "report that `gradcheck run -o` wrote. A log that was cut short is an incomplete run. What "
-        "a baseline made of the run is in it; --baseline holds it against another one, or against "
-        "what the file says now. The exit code is the gate's, as of `run`."
+        "Render a stored run in another format: the log or the JSON report that `gradcheck run -o` "
+        "wrote. A log that was cut short is an incomplete run. The baseline of the run is stored "
+        "with it; --baseline compares with another file, or with what it says now. The exit code "
+        "is that of `run`."
     )
     parser.add_argument(
         "log", metavar="RUN.jsonl", type=_report_path, help="a log, or a JSON report; - for stdin"
@@ -302,9 +319,10 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 def _merge(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Join what `gradcheck run --shard I/N -o SHARD.jsonl` wrote: the reports are those of one "
-        "run of all cases, byte for byte. Runs of different implementations of the same cases "
-        "stand side by side. A shard that is missing or incomplete makes the run incomplete."
+        "Join the shards that `gradcheck run --shard I/N -o SHARD.jsonl` wrote: the reports are "
+        "those of one run of all cases, byte for byte. Runs of different implementations are shown "
+        "side by side if they judged the same cases. A missing or incomplete shard makes the run "
+        "incomplete."
     )
     parser.add_argument(
         "runs", metavar="SHARD.jsonl", type=Path, nargs="+", help="logs, or JSON reports"
@@ -316,9 +334,9 @@ def _merge(parser: argparse.ArgumentParser) -> None:
 
 def _baseline(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Keep a file of failures that are known. The run is made now, by the flags of `run`, or "
-        "read from RUN.json, which `gradcheck run -o RUN.json` wrote. The exit code is what the "
-        "gate says of the file as it is afterwards."
+        "Manage a file of known failures. The run is made now, by the flags of `run`, or read from "
+        "RUN.json, which `gradcheck run -o RUN.json` wrote. The exit code is that of the gate with "
+        "the file as it is afterwards."
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     for action, what in BASELINE_ACTIONS.items():
@@ -337,8 +355,8 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
 
 def _diff(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Hold two reports against each other, result by result. A report is what `gradcheck run "
-        "-o RUN.json` or `-o RUN.jsonl` wrote; RUN.json::NAME is one implementation of it."
+        "Compare two runs, result by result. A report is what `gradcheck run -o RUN.json` or "
+        "`-o RUN.jsonl` wrote; RUN.json::NAME is one implementation of it."
     )
     parser.add_argument("old", metavar="OLD", help="a report, or REPORT::IMPLEMENTATION")
     parser.add_argument(
@@ -347,8 +365,8 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--factor", type=_factor, default=2.0, metavar="F",
-        help="an error that grew by more than F, and by more than a tenth of its bound, is worse; "
-        "default 2",
+        help="an error that grew by more than F, and by more than a tenth of its tolerance, is "
+        "worse; default 2",
     )  # fmt: skip
     parser.add_argument(
         "--fail-on", action="append", default=[], metavar="MARK",
@@ -361,7 +379,7 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--format", default="terminal", metavar="FORMAT",
-        help="what stdout carries: terminal (default), markdown, html, json, github",
+        help="format of stdout: terminal (default), markdown, html, json, github",
     )  # fmt: skip
     add(parser, "color")
     parser.set_defaults(command="stored:diff")
@@ -369,29 +387,27 @@ def _diff(parser: argparse.ArgumentParser) -> None:
 
 def _power(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Put impostors (zeros, the cotangent, NaN, …), the suite's mutants and mutants of narrow "
-        "numbers (made from the specs) to the same judgement as everybody's code, sample by "
-        "sample: each must be rejected by some sample."
+        "Mutation test of the checks: judge wrong gradients (zeros, the cotangent, NaN, …), the "
+        "suite's mutants, and mutants that round to narrower types (made from the specs) like any "
+        "implementation. Each must be rejected by some sample."
     )
     add(parser, "op", help="only operators that match (repeat); default: all")
     add(
         parser, "model",
-        help="instead: plant faults in the models that match (repeat), and see that each is "
-        "found and blamed on its stage",
+        help="instead: plant faults in the models that match (repeat), and check that each is "
+        "found and its faulty stage named",
     )  # fmt: skip
     add(
         parser, "rule",
-        help="instead: put wrong update rules to every sample of the rules that match (repeat)",
+        help="instead: judge wrong update rules at every sample of the rules that match (repeat)",
     )  # fmt: skip
     parser.add_argument(
         "--contract", action="store_true",
-        help="instead: put copies of a right backward that behave wrongly to every property of a "
-        "contract",
+        help="instead: check every side condition on copies of a right backward that violate one",
     )  # fmt: skip
     parser.add_argument(
         "--diagnosis", action="store_true",
-        help="instead: diagnose every mutant of the operators, and hold what is said to be wrong "
-        "with it against the class that is written beside it",
+        help="instead: compare the diagnosis of every mutant of the operators with its class",
     )  # fmt: skip
     parser.add_argument(
         "--black-box", action="store_true",
@@ -399,20 +415,21 @@ def _power(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--narrow", action="store_true",
-        help="instead: round what every operator and every stage of a model gets, keeps and gives "
-        "to TF32, bfloat16, float16 and float32, and tell what cannot be seen and why",
+        help="instead: round inputs, intermediate values and results of every operator and stage "
+        "of a model to TF32, bfloat16, float16 and float32; list undetectable roundings with the "
+        "reason",
     )  # fmt: skip
     add(parser, "suite")
     add(parser, "dtype", help="float64, float32 (repeat); default: both")
     add(parser, "seed")
     parser.add_argument(
         "--part", default="1/1", metavar="I/N",
-        help="only the I-th of N fixed parts of the wrong answers",
+        help="only the I-th of N fixed parts of the wrong gradients",
     )  # fmt: skip
     add(parser, "jobs", "executor", "scheduler")
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE",
-        help="write a report with all kill matrices: .md .json .txt (repeat)",
+        help="write a report with all mutants: .md .html .json .txt (repeat)",
     )  # fmt: skip
     add(parser, "quiet", help="no progress on stderr")
     add(parser, "progress")
@@ -421,8 +438,8 @@ def _power(parser: argparse.ArgumentParser) -> None:
 
 def _export(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Write the cases of operators as requests on file, for code that is not bound: its author "
-        "computes the gradients in whatever way, and `gradcheck judge` reads them."
+        "Write cases of operators to files, for code that cannot be called: its author computes "
+        "the gradients in any way, and `gradcheck judge` reads them."
     )
     parser.add_argument("folder", metavar="DIR", type=Path, help="a new folder, or an empty one")
     parser.add_argument(
@@ -442,10 +459,15 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 
 def _judge(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Judge the answers that lie in a folder which `gradcheck export` wrote."
+    parser.description = (
+        "Judge the answers to exported cases, in a folder that `gradcheck export` wrote."
+    )
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder, with its answers")
     add(parser, "suite")
-    add(parser, "convention", help="on kinks accept only what this system returns")
+    add(
+        parser, "convention",
+        help="at kinks accept only the subgradient that this system chooses",
+    )  # fmt: skip
     add(parser, "jobs")
     add_sections(parser, REPORTS)
     parser.set_defaults(command="export:judge")
@@ -453,19 +475,17 @@ def _judge(parser: argparse.ArgumentParser) -> None:
 
 def _probe(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Start a program that speaks GRADCHECK/1, send it every message that there is and some "
-        "that there are not, broken ones included, and say what it does badly."
+        "Test a program's use of the protocol GRADCHECK/1: start it, send every kind of message, "
+        "unknown and broken ones too, and report wrong answers."
     )
     parser.add_argument(
         "--level", choices=("frames", "jsonl", "oneshot"), default="frames",
-        help="how messages travel; default frames",
+        help="form of the messages; default frames",
     )  # fmt: skip
-    add(
-        parser, "op", help="ask only for operators that match (repeat); default: all that it offers"
-    )
+    add(parser, "op", help="only operators that match (repeat); default: all that it offers")
     add(
         parser, "timeout", type=float, default=10.0,
-        help="seconds that an answer may take; default 10",
+        help="seconds that one answer may take; default 10",
     )  # fmt: skip
     add(parser, "suite")
     parser.add_argument("program", nargs="+", metavar="CMD", help="after --: the program")
@@ -484,10 +504,10 @@ def _schema(parser: argparse.ArgumentParser) -> None:
 
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Print a script that completes commands, flags, files, and the names of operators, models, "
-        "update rules, dialects and samples, as they are now."
+        "Print a script that completes commands, flags, files, and the current names of operators, "
+        "models, update rules, dialects and samples."
     )
-    parser.add_argument("shell", choices=SHELLS, help="whose script")
+    parser.add_argument("shell", choices=SHELLS, help="shell to complete in")
     add(parser, "suite")
     parser.set_defaults(command="completion:completion")
 

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from typing import Final
 
 COMMANDS: Final = (
-    ("demo", "three bundled kernels: right, wrong, crashing"),
+    ("demo", "judge three bundled kernels: right, wrong, crashing"),
     ("run", "judge implementations"),
-    ("repro", "one case in full, or as a script"),
-    ("list", "operators, models and update rules"),
-    ("explain", "what one check consists of"),
-    ("init", "a first manifest for a C library or a program"),
-    ("report", "a run on file, rendered again"),
-    ("merge", "shards of a run as one"),
-    ("baseline", "failures that are known, and no others"),
-    ("diff", "what changed between two runs"),
-    ("power", "prove that every check can fail"),
-    ("export", "cases on file, for code that is not bound"),
-    ("judge", "the answers to them"),
-    ("probe", "lint a program that speaks the protocol"),
-    ("schema", "what a JSON report holds"),
-    ("completion", "a script for bash, zsh or fish"),
+    ("repro", "show one case in full, or write it as a script"),
+    ("list", "list operators, models and update rules"),
+    ("explain", "show an operator's signature, formula, samples and tolerances"),
+    ("init", "write a first manifest, empty kernels or a CI workflow"),
+    ("report", "render a stored run in another format"),
+    ("merge", "join the shards of a run"),
+    ("baseline", "manage a file of known failures"),
+    ("diff", "compare two runs"),
+    ("power", "mutation test: try the checks on wrong gradients"),
+    ("export", "write cases to files, for code that cannot be called"),
+    ("judge", "judge the answers to exported cases"),
+    ("probe", "test a program's use of the protocol"),
+    ("schema", "print the JSON schema of reports"),
+    ("completion", "print a script for bash, zsh or fish"),
 )
 """Name, and line in `--help`."""
 

@@ -50,7 +50,7 @@ NEAR: Final = 0.65
 """Similarity from which on a word is taken for a misspelt one."""
 FIRST_STEPS: Final[Rows] = (
     ("gradcheck demo", "see a pass, a failure and a crash"),
-    ("gradcheck run --impl mykernels:IMPL", "judge your own Python"),
+    ("gradcheck run --impl mykernels.py", "judge your own Python"),
     ("gradcheck init --lib build/libk.so", "bind a C library ..."),
     ("gradcheck run --impl gradcheck.toml", "... and judge it"),
     ("gradcheck COMMAND --help", "flags and examples of one command"),
@@ -61,15 +61,15 @@ EXAMPLES: Final[Mapping[str, Rows]] = {
         ("gradcheck demo --copy play", "write them to play/kernels.py"),
     ),
     "run": (
-        ("gradcheck run", "every operator, the suite's own"),
+        ("gradcheck run", "every operator of the suite"),
         ("gradcheck run --op rms_norm --op 'soft*'", "some of them"),
         ("gradcheck run -k 'norm and not empty'", "by words of their names"),
-        ("gradcheck run --impl mykernels:IMPL", 'IMPL = {"silu": MySilu, ...}'),
+        ("gradcheck run --impl mykernels:IMPL", 'IMPL = {"silu": silu_vjp, ...}'),
         ("gradcheck run --impl gradcheck.toml", "a C library, or a program"),
         ("gradcheck run --impl torch -o report.html", "PyTorch's autograd, as a page"),
         ("gradcheck run --model gpt2 --impl torch", "a model, and its stages"),
         ("gradcheck run --rule 'adam*'", "update rules, step by step"),
-        ("gradcheck run --baseline known.toml", "fail on what is not listed"),
+        ("gradcheck run --baseline known.toml", "fail only on new failures"),
         ("gradcheck run --dtype bfloat16 -j auto", "another dtype, on every core"),
         ("gradcheck run --shard 1/4 -o 1.jsonl", "a quarter; `gradcheck merge`"),
     ),
@@ -124,7 +124,7 @@ EXAMPLES: Final[Mapping[str, Rows]] = {
         ("gradcheck diff main.json pr.json", "what a change did"),
         ("gradcheck diff main.json pr.json -o diff.md", "as a comment"),
         ("gradcheck diff run.json::torch run.json::mine:IMPL", "two codes of one run"),
-        ("gradcheck diff run.json", "the same, if it holds just two"),
+        ("gradcheck diff run.json", "the same, if it has just two"),
         ("gradcheck diff a.json b.json --fail-on newly-failing", "exit 1 for no other"),
     ),
     "merge": (
@@ -135,7 +135,7 @@ EXAMPLES: Final[Mapping[str, Rows]] = {
         ("gradcheck schema log", "of each line of a log, -o run.jsonl"),
     ),
     "power": (
-        ("gradcheck power --op rms_norm", "which wrong answers each sample rejects"),
+        ("gradcheck power --op rms_norm", "which wrong gradients each sample rejects"),
         ("gradcheck power --model gpt2", "plant faults in a model"),
         ("gradcheck power --part 1/5 -o power.md", "a fifth of all, as a report"),
     ),

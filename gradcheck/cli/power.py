@@ -1,4 +1,4 @@
-"""`gradcheck power`: prove that every check can fail."""
+"""`gradcheck power`: a mutation test of the checks."""
 
 from __future__ import annotations
 
@@ -41,37 +41,37 @@ class Kind:
 OPERATORS: Final = Kind(kind="operators", page="power", options=("width", "short"))
 MODELS: Final = Kind(
     kind="models", page="fault", options=("width", "short"), refuses=("op", "rule", "part"),
-    says="--model plants faults in models; leave --op, --rule and --part out",
+    says="--model plants faults in models; remove --op, --rule and --part",
 )  # fmt: skip
 RULES: Final = Kind(
     kind="rules", page="rule_power", dtypes=False, refuses=("op", "dtype", "part"),
-    says="--rule attacks update rules; leave --op, --dtype and --part out",
+    says="--rule tests update rules; remove --op, --dtype and --part",
 )  # fmt: skip
 CONTRACTS: Final = Kind(
     kind="contracts", page="contract_power", dtypes=False, refuses=("op", "dtype", "part"),
-    says="--contract attacks contracts; leave --op, --dtype and --part out",
+    says="--contract tests side conditions; remove --op, --dtype and --part",
 )  # fmt: skip
 NARROW: Final = Kind(
     kind="narrow", page="narrow", refuses=("rule", "contract", "diagnosis", "part"),
-    says="--narrow rounds in operators and models; leave --rule, --contract, --diagnosis and "
-    "--part out",
+    says="--narrow rounds in operators and models; remove --rule, --contract, --diagnosis and "
+    "--part",
 )  # fmt: skip
 DIAGNOSIS: Final = Kind(
     kind="diagnosis", page="diagnosis_power", dtypes=False, options=("width",),
     refuses=("model", "rule", "contract", "dtype"),
-    says="--diagnosis diagnoses mutants of operators in their own dtype; leave --model, "
-    "--rule, --contract and --dtype out",
+    says="--diagnosis diagnoses mutants of operators in their own dtype; remove --model, "
+    "--rule, --contract and --dtype",
 )  # fmt: skip
 
 
 def power(arguments: argparse.Namespace) -> int:
     """Judge wrong answers of the kind that the flags select; returns the exit code."""
     if arguments.contract and (arguments.model or arguments.rule):
-        raise UsageError("--contract attacks contracts alone; leave --model and --rule out")
+        raise UsageError("--contract tests side conditions alone; remove --model and --rule")
     here = arguments.rule or arguments.contract
     check_executor(arguments)
     if arguments.executor != "local" and here:
-        raise UsageError("--rule and --contract take seconds, here; leave --executor out")
+        raise UsageError("--rule and --contract run in this process; remove --executor")
     if arguments.black_box and not arguments.diagnosis:
         raise UsageError("--black-box diagnoses mutants; add --diagnosis")
     if arguments.narrow:
@@ -141,7 +141,7 @@ def _names(arguments: argparse.Namespace, kind: Kind, suite: Suite) -> Iterator[
 def _dtypes(arguments: argparse.Namespace) -> list[str]:
     dtypes = dtypes_of(arguments.dtype)
     if not set(dtypes) <= set(DTYPES):
-        raise UsageError(f"power attacks float64 and float32, not {' or '.join(LOW)}")
+        raise UsageError(f"power tests float64 and float32, not {' or '.join(LOW)}")
     return dtypes
 
 

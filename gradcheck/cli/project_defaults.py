@@ -78,10 +78,10 @@ def project_of(folder: Path) -> Project | None:
     except OSError as error:
         raise UsageError(f"{shown}: {error.strerror}") from None
     if isinstance(table, ValueError):
-        raise UsageError(f"{shown}: it is no TOML: {table}")
+        raise UsageError(f"{shown}: it is not TOML: {table}")
     where = f"{shown}: [tool.{TABLE}]"
     if not isinstance(table, dict):
-        raise UsageError(f"{where} is no table; write its keys below a line [tool.{TABLE}]")
+        raise UsageError(f"{where} is not a table; write its keys below a line [tool.{TABLE}]")
     base = os.path.relpath(path.parent, folder)
     return Project(path=path, defaults=_checked(table, where, base))
 

@@ -69,7 +69,7 @@ def check_folder(path: Path, flag: str) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise UsageError(f"{flag} {path}: it is no folder; name another") from None
+        raise UsageError(f"{flag} {path}: it is not a folder; name another") from None
     except (OSError, ValueError) as error:  # a NUL in the name
         raise UsageError(f"{flag} {path}: {getattr(error, 'strerror', None) or error}") from None
     if not os.access(path, os.W_OK | os.X_OK):
@@ -84,11 +84,10 @@ def _check_aside(path: Path, flag: str) -> None:
     if is_special(path):
         return
     if not folder.is_dir():
-        raise UsageError(f"{flag} {path}: it leads to {folder}, which is no folder; create it")
+        raise UsageError(f"{flag} {path}: {folder} is not a folder; create it")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(
-            f"{flag} {path}: no permission to write into {folder}, where a report is made before "
-            "it takes its name"
+            f"{flag} {path}: no write permission in {folder}, needed for a temporary file"
         )
 
 

@@ -28,6 +28,7 @@ from gradcheck.results.words import plural
 from gradcheck.run import execute as running
 from gradcheck.run.options import OPTIONS
 from gradcheck.run.plan import LoadedPlan, Plan
+from gradcheck.spec.case import Kind
 from gradcheck.spec.dtype_selection import all_dtypes_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         plan = plan_of(arguments)
         if arguments.lf:
             plan = _failed(plan)
-        plan = replace(requiring(plan, arguments), shard=arguments.shard or "")
+        known = [entry.match for entry in baseline.entries] if baseline is not None else []
+        plan = replace(requiring(plan, arguments), shard=arguments.shard or "", known=known)
         return carry_out(plan, arguments, targets, baseline, remember=True)
 
 
@@ -80,6 +82,8 @@ def plan_of(arguments: argparse.Namespace, *, build: bool = True) -> Plan:
     options = {o.plan: getattr(arguments, o.dest, o.initial) for o in OPTIONS if o.plan}
     options["convention"] = convention_of(arguments.convention, suite)
     options["build"] = build and arguments.build
+    options["all"] = options["all"] or implementations == ["reference"]
+    kinds = {Kind.OPERATOR: arguments.op, Kind.MODEL: arguments.model, Kind.RULE: arguments.rule}
     return Plan(
         suite=suite,
         cases=chosen.operators,
@@ -89,6 +93,8 @@ def plan_of(arguments: argparse.Namespace, *, build: bool = True) -> Plan:
         dtypes=dtypes,
         model_dtypes=model_dtypes,
         config=arguments.config,
+        named=[(kind, glob) for kind, globs in kinds.items() for glob in globs],
+        by_name=bool(arguments.sample),
         **options,
     )
 
@@ -219,6 +225,20 @@ def _log_writer(logs: Sequence[Path], baseline: Baseline | None, most: int | Non
     return LogWriter([Log(path, so_far) for path in logs], fails, most)
 
 
+def left_out(plan: Plan, ready: LoadedPlan) -> str:
+    """A line on what is not judged since no implementation has it.
+
+    "judging 3 of 141 operators, those that kernels:IMPL implements; --all also reports the others".
+    """
+    whole = len({case.spec.name for case in plan.whole})
+    names = [b.name for b in ready.bindings if b.name != "reference"]
+    noun = "operators, models and rules" if plan.models or plan.rules else "operators"
+    return (
+        f"judging {whole - ready.left_out:,} of {whole:,} {noun}, those that "
+        f"{' or '.join(names)} implements; --all also reports the others"
+    )
+
+
 def executed(
     plan: Plan,
     arguments: argparse.Namespace,
@@ -229,10 +249,13 @@ def executed(
 
     `ended` completes the run while its implementations are still loaded.
     """
-    progress = Progress(arguments, (case.name for case in plan.everything)).forwarding(observer)
+    names = (case.name for case in plan.everything) if plan.all else ()
+    progress = Progress(arguments, names).forwarding(observer)
 
     def last(ready: LoadedPlan, found: Run) -> Run:
         progress.clear()
+        if ready.left_out and not arguments.quiet:
+            console.say(left_out(plan, ready))
         return ended(ready, found)
 
     with heard():  # prints of the code judged stay out of reports

@@ -63,7 +63,7 @@ def merge(arguments: argparse.Namespace) -> int:
     if baseline is not None:
         found = held(found, baseline, suite())
     elif any(one.run.gate for one in named):
-        console.say("what a baseline said of the parts is left out: name it with --baseline FILE")
+        console.say("the baseline of the parts is ignored: name it with --baseline FILE")
     return publish_run(found, arguments, targets)
 
 
@@ -82,7 +82,7 @@ def suite_for(found: Run, references: list[str], name: str) -> Suite:
     ours, theirs = (suite.name, suite.version), (found.header.suite, found.header.suite_version)
     if ours != theirs:
         raise UsageError(
-            f"{name}: it is of the suite {' '.join(theirs)}, and this is {' '.join(ours)}; run "
+            f"{name}: its suite is {' '.join(theirs)}, expected {' '.join(ours)}; run "
             "again, or name its suite with --suite"
         )
     return suite
@@ -165,8 +165,8 @@ def _within(path: Path) -> tuple[Side, Side, dict[str, str]]:
     names = implementations(run)
     if len(names) != 2:
         raise UsageError(
-            f"{path}: it holds {plural(len(names), 'implementation')} "
-            f"({', '.join(names) or 'none'}), and one report alone is compared where it holds two; "
+            f"{path}: it has {plural(len(names), 'implementation')} "
+            f"({', '.join(names) or 'none'}), and one report alone is compared if it has two; "
             f"name another report, or {path}{SEPARATOR}A {path}{SEPARATOR}B"
         )
     return _side(path, run, names[0]), _side(path, run, names[1]), {names[0]: names[1]}
@@ -200,8 +200,8 @@ def _pairs(old: Side, new: Side, *, explicit: bool) -> dict[str, str]:
         common = []
     if not common:
         raise UsageError(
-            f"{old.name} holds {', '.join(before) or 'nobody'}, and {new.name} "
-            f"{', '.join(after) or 'nobody'}: say which to compare, "
+            f"{old.name} has {', '.join(before) or 'none'}, and {new.name} "
+            f"{', '.join(after) or 'none'}: name the two to compare, "
             f"{old.name}{SEPARATOR}NAME {new.name}{SEPARATOR}NAME"
         )
     return {name: name for name in common}

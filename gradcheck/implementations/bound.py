@@ -89,8 +89,10 @@ class Bound:
     bools, has True, and None for the others; `strided` says that arrays of any memory layout
     reach the code as they are. `slack` widens the bound, with a sentence why; `source` is the file
     and line of the code; `printed()` gives, and forgets, what it has printed since it was last
-    asked. `missing` names primals whose gradient the code lacks, with the reason; `recipe` says how
-    a script calls it, where one can, and `callee` which function a framework differentiates.
+    asked. `compiles` says that a compiler is loaded beside it, which may compile it for each size
+    of its arguments. `missing` names primals whose gradient the code lacks, with the reason;
+    `recipe` says how a script calls it, where one can, and `callee` which function a framework
+    differentiates.
     """
 
     vjp: Callable[..., Any]
@@ -102,6 +104,7 @@ class Bound:
     slack: Slack | None = None
     source: str = ""
     printed: Callable[[], str] = lambda: ""
+    compiles: bool = False
     missing: Mapping[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
     callee: Callee | None = None

@@ -1,7 +1,8 @@
 """Calls of foreign code on copies of its arguments, and checks of what a call must not do.
 
 It may neither write into its arguments, nor answer the same arguments with other bits, nor say that
-it lacks what it has answered before. Whatever it raises becomes `Broken`.
+it lacks what it has answered before. Whatever it raises becomes `Broken`; NotImplementedError with
+the verdict UNSUPPORTED.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from gradcheck.errors import Unsupported, text_of
 from gradcheck.implementations.returned import Broken, broken, is_ours, overwrites
 from gradcheck.numerics.arrays import Attrs
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -116,7 +118,9 @@ def bare(leading: tuple[Array, ...]) -> Any:
 
 
 def steady(role: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` for the calls of one case; after an answer, `Unsupported` becomes `Broken`.
+    """`function` for the calls of one case; after an answer, it may not decline any more.
+
+    `Unsupported` and NotImplementedError are then an ERROR.
 
     Support may depend on shapes, dtypes and attributes. If it depended on numbers, code whose
     gradient is wrong somewhere could answer there that it does not support the point.
@@ -127,7 +131,7 @@ def steady(role: str, function: Callable[..., Any]) -> Callable[..., Any]:
         nonlocal answered
         try:
             found = function(*args, **options)
-        except Unsupported as error:
+        except (Unsupported, NotImplementedError) as error:
             if not answered:
                 raise
             raise broken(
@@ -157,7 +161,8 @@ def attempt(role: str, call: Callable[[], Any], name: str = "") -> Any:
     """The result of one call of foreign code; messages call it `role`, the finding `name`.
 
     Raises:
-        Broken: it raised anything; a `Broken` of its own making does not set the verdict.
+        Broken: it raised anything; a `Broken` of its own making does not set the verdict. The
+            verdict of NotImplementedError is UNSUPPORTED.
         Unsupported: the code lacks this.
     """
     try:
@@ -168,6 +173,9 @@ def attempt(role: str, call: Callable[[], Any], name: str = "") -> Any:
     except BaseException as error:  # SystemExit too: foreign code must not end the run
         if isinstance(error, Broken) and is_ours(error):
             raise
+        if isinstance(error, NotImplementedError):
+            why = text_of(error) or f"{role} raised NotImplementedError"
+            raise broken(name or role, why, Verdict.UNSUPPORTED) from error
         if _is_refused_write(error):
             why = f"{role} writes into its arguments ({text_of(error)}); copy first"
             raise overwrites(role, why) from error

@@ -33,6 +33,7 @@ from gradcheck.implementations.processes.crash_or_hang import (
     WorkerError,
     because,
     placed,
+    variant_of,
 )
 from gradcheck.implementations.processes.fresh_process import FreshProcess, changed
 from gradcheck.implementations.returned import Broken, broken
@@ -48,6 +49,8 @@ from gradcheck.system.user_modules import here, path_without
 
 LOADING: Final = 300.0
 """Seconds that importing an implementation may take."""
+COMPILING: Final = 120.0
+"""Seconds more for the first call with arguments of a size, where a compiler is loaded."""
 BEGIN: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from gradcheck.implementations.isolated_host import main; main(sys.argv)"
@@ -86,6 +89,7 @@ class Isolated:
         self._folder = here()
         self._budget, self._heard = Budget(), ""
         self.calls, self._given = 0, dict[int, list[weakref.ref[Any]]]()
+        self._limit, self._compiled = self.timeout, set[str]()
         self._child: Child | None = None
         self._dropped: list[int] = []
         self._fresh_process = FreshProcess(lambda: Isolated(word, isolation))
@@ -112,6 +116,7 @@ class Isolated:
             strided=bool(facts["strided"]),
             source=str(facts["source"]),
             printed=self.printed,
+            compiles=bool(facts["compiles"]),
             missing={str(name): str(why) for name, why in facts["missing"].items()},
             recipe=Recipe(**written["recipe"]) if "recipe" in written else None,
             callee=Callee(**written["callee"]) if "callee" in written else None,
@@ -175,7 +180,7 @@ class Isolated:
             WorkerError: the process crashed, hung, or answered nonsense; the next call starts a new
                 one.
         """
-        limit = self.timeout if seconds is None else seconds
+        limit = self._limit = self.timeout if seconds is None else seconds
         drop, self._dropped = self._dropped, []
         travels = sum(memoryview(block).nbytes for block in blocks) / RATE
         stamp, cargo, given = frames.new_stamp(), cargo or Cargo(), set[str]()
@@ -211,14 +216,14 @@ class Isolated:
         if generation == self.generation:
             self._dropped.append(number)
 
-    def crashed(self, op: str, role: str, ending: Ending) -> Broken:
+    def crashed(self, variant: str, role: str, ending: Ending) -> Broken:
         """The error for a crash or hang, which is counted."""
-        self._budget.spend(op, ending.verdict)
+        self._budget.spend(variant, ending.verdict)
         return Broken(
             Finding(
                 name=role,
                 verdict=ending.verdict,
-                reason=because(replace(ending, reason=placed(ending, role, self.timeout))),
+                reason=because(replace(ending, reason=placed(ending, role, self._limit))),
                 printed=ending.printed,
             )
         )
@@ -248,6 +253,15 @@ class Isolated:
         self.calls += 1
         return found
 
+    def seconds(self, call: str) -> float:
+        """The limit of a call that may be compiled: longer for the first one of a kind.
+
+        `call` says which function is called and with arguments of which sizes.
+        """
+        first = call not in self._compiled
+        self._compiled.add(call)
+        return self.timeout + COMPILING * first
+
     def runs(self, op: str) -> None:
         """Note that an operator's code is about to run in the process."""
         self._fresh_process.runs(op)
@@ -272,9 +286,9 @@ class Isolated:
         self._end()  # the next request gets an unchanged process
         raise broken("vjp", changed(op, others))
 
-    def repeats(self, op: str, ending: Ending) -> bool:
+    def repeats(self, variant: str, ending: Ending) -> bool:
         """Whether the call is repeated alone in a new process, to explain the crash."""
-        return self._budget.investigates(op, ending.verdict)
+        return self._budget.investigates(variant, ending.verdict)
 
     def _running(self) -> Child:
         if self._child is not None:
@@ -317,6 +331,7 @@ class Isolated:
         self._child = None
         self._dropped = []
         self._given.clear()
+        self._compiled.clear()
         self._fresh_process.renewed()
         self.generation += 1
 
@@ -328,7 +343,8 @@ class Isolated:
             sys.stderr.write("".join(shown))
 
     def _bound(self, case: AnyCase, dtype: str) -> Handle | None:
-        why = self._budget.exhausted(case.spec.name)
+        variant = variant_of(case.spec.name, case.dialect.name)
+        why = self._budget.exhausted(variant)
         if why is not None:
             raise broken("vjp", why, Verdict.NOTRUN)
         asked = {
@@ -337,7 +353,7 @@ class Isolated:
             "dtype": dtype,
         }
         attrs = dict(case.point.attrs) if case.kind is Kind.OPERATOR else {}
-        handle = Handle(self, case.spec.name, asked, attrs)
+        handle = Handle(self, case.spec.name, variant, asked, attrs)
         return handle if handle.offered() else None
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from gradcheck import errors
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.processes import frames
@@ -38,10 +40,18 @@ class Handle:
     """Something bound in the process; it is bound again where that has been started anew."""
 
     def __init__(
-        self, owner: Isolated, op: str, asked: Mapping[str, Any], attrs: dict[str, Any]
+        self,
+        owner: Isolated,
+        op: str,
+        variant: str,
+        asked: Mapping[str, Any],
+        attrs: dict[str, Any],
     ) -> None:
-        """Bind nothing yet: `asked` is the request, to which `attrs` of the point are added."""
-        self.owner, self.op = owner, op
+        """Bind nothing yet: `asked` is the request, to which `attrs` of the point are added.
+
+        Crashes are counted by `variant`.
+        """
+        self.owner, self.op, self.variant = owner, op, variant
         self._asked, self._point_attrs = asked, attrs
         self._generation, self._number = -1, 0
         self.facts: Mapping[str, Any] = {}
@@ -63,7 +73,7 @@ class Handle:
         try:
             return self._take(self.owner.exchange(asked, packer.blocks))
         except WorkerError as end:
-            raise self.owner.crashed(self.op, "vjp", end.ending) from None
+            raise self.owner.crashed(self.variant, "vjp", end.ending) from None
 
     def offered(self) -> bool:
         """Bind it; False: the implementation says nothing about it, in a fresh process too.
@@ -110,13 +120,13 @@ class Handle:
         """
         try:
             return self._once(role, args, options)
-        except Unsupported:
+        except (Unsupported, NotImplementedError):
             self.owner.confirm(self, lambda other: other._supports(role, args, options), calls=True)
             raise
         except WorkerError as end:
             ending = end.ending
-        why = self.owner.crashed(self.op, role, ending)
-        if self.owner.repeats(self.op, ending) and not self._dies_again(role, args, options):
+        why = self.owner.crashed(self.variant, role, ending)
+        if self.owner.repeats(self.variant, ending) and not self._dies_again(role, args, options):
             text = f"{why.finding.reason}; not in a process of its own, so it depends on the calls "
             why = broken(role, f"{text}before: look for memory that is kept, or freed twice",
                          Verdict.CRASH)  # fmt: skip
@@ -133,15 +143,15 @@ class Handle:
 
     def elsewhere(self, owner: Isolated) -> Handle:
         """An equal handle, to be bound in another process."""
-        return Handle(owner, self.op, self._asked, self._point_attrs)
+        return Handle(owner, self.op, self.variant, self._asked, self._point_attrs)
 
     def _supports(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Whether the call raises anything but `Unsupported`."""
+        """Whether the call raises anything but `Unsupported` and NotImplementedError."""
         try:
             if not self.bound():
                 return False
             self._once(role, args, options)
-        except Unsupported:
+        except (Unsupported, NotImplementedError):
             return False
         except Exception:  # noqa: BLE001  any other end means that it is supported
             return True
@@ -169,7 +179,11 @@ class Handle:
             return {"kind": "value", "value": more.pack(value)}, more.blocks
 
         self.owner.runs(self.op)
-        frame = self.owner.exchange(asked, packer.blocks, give, cargo=cargo)
+        seconds = None
+        if self.facts["compiles"]:
+            sizes = _sizes((args, options))
+            seconds = self.owner.seconds(f"{self.variant} {role} {sizes}")
+        frame = self.owner.exchange(asked, packer.blocks, give, seconds, cargo)
         try:
             found = self.owner.answered(frame, cargo)
         except MALFORMED as error:
@@ -205,7 +219,7 @@ class StageHandle(Handle):
 
     def __init__(self, model: Handle, asked: Mapping[str, Any]) -> None:
         """Bind nothing yet; the stage is found by the number that its model has there."""
-        super().__init__(model.owner, model.op, asked, {})
+        super().__init__(model.owner, model.op, model.variant, asked, {})
         self.model = model
 
     def bound(self) -> bool:
@@ -213,7 +227,7 @@ class StageHandle(Handle):
         try:
             return self._take(self.owner.exchange(asked))
         except WorkerError as end:
-            raise self.owner.crashed(self.op, "vjp", end.ending) from None
+            raise self.owner.crashed(self.variant, "vjp", end.ending) from None
 
     def elsewhere(self, owner: Isolated) -> Handle:
         return StageHandle(self.model.elsewhere(owner), self._asked)
@@ -221,6 +235,17 @@ class StageHandle(Handle):
     def vjp(self, stage: Stage, cts: Any, values: Mapping[str, Any]) -> Any:
         """The stage's VJP; values travel when it looks at them."""
         return self.call("stage", (cts, values), {})
+
+
+def _sizes(value: Any) -> str:
+    """The shapes and dtypes of arrays among arguments, and the values of attributes."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_sizes(value[key])}' for key in value)}}}"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(_sizes, value))})"
+    return type(value).__name__ if isinstance(value, Mapping) else repr(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ from gradcheck.spec.model import ModelCase
 from gradcheck.spec.suite import Case, Suite
 from gradcheck.system.posix import libc
 
+COMPILERS: Final = ("jax", "numba", "torch._dynamo", "triton")
+"""Modules of compilers that compile a function when it is first called with arguments of a size."""
 NONE: Final = {"kind": "none"}
 """The answer where nothing is bound."""
 TEXT: Final = 20_000
@@ -222,7 +224,13 @@ class Host:
         self._next += 1
         found = {role: call for role, call in roles.items() if call is not None}
         self.bound[self._next] = found
-        return {"kind": "bound", "number": self._next, "roles": [*found]}
+        compiles = any(name in sys.modules for name in COMPILERS)
+        return {
+            "kind": "bound",
+            "number": self._next,
+            "roles": [*found],
+            "compiles": compiles,
+        }
 
 
 class _Remote(Mapping[str, Any]):

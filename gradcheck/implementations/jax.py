@@ -107,6 +107,11 @@ class JaxOp(Differentiated):
             device="" if self.device == "cpu" else self.device, compiled=self.jit,
         )  # fmt: skip
 
+    @property
+    def signature(self) -> tuple[Callable[..., Any], int]:
+        """The function."""
+        return self.function, 0
+
     def bound(self, attrs: Attrs, fixed: Attrs) -> Bound:
         """The operator for `attrs`; `fixed` are the values that its code may have fixed.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from gradcheck.implementations.user_functions import (
     entry_of,
     member,
     method,
+    refuse_primals,
     source_of,
     takes,
 )
@@ -270,9 +271,12 @@ class Python:
         if entry is None:
             return None
         attrs, names = case.attrs, case.primal_names
-        bound = bound_operator(entry, attrs, fixed, names)
         exact = f"{case.spec.name}/{case.dialect.name}"
         key = exact if self.table.get(exact) is not None else case.spec.name
+        if key != exact:
+            for role, function, leading in signatures_of(entry):
+                refuse_primals(function, role, leading, case)
+        bound = bound_operator(entry, attrs, fixed, names)
         given, callee = self._given[key], None
         recipe = recipe_of(key, given, entry, bound, attrs, fixed, names)
         if isinstance(entry, Differentiated):
@@ -294,6 +298,17 @@ class Python:
             return None
         attrs = accepted(update, "update", case.attrs, fixed)
         return BoundRule(update=update, init=method(entry, "init"), attrs=attrs)
+
+
+def signatures_of(entry: Any) -> Iterator[tuple[str, Callable[..., Any], int]]:
+    """What an entry is called by: the role, the function, and its arguments before the primals."""
+    if isinstance(entry, Differentiated):
+        yield "it", *entry.signature
+        return
+    for role, leading in (("vjp", 1), ("forward", 0), ("vjp_into", 2)):
+        function = method(entry, role)
+        if function is not None:
+            yield role, function, leading
 
 
 def _differentiated(where: str, entry: Any) -> Any:

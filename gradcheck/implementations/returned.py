@@ -24,6 +24,7 @@ CALL: Final = "call"
 _NOTED: Final[ContextVar[list[Finding] | None]] = ContextVar("noted", default=None)
 EARNED: Final = (
     Verdict.FAIL, Verdict.MISSING, Verdict.ERROR, Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN,
+    Verdict.UNSUPPORTED,
 )  # fmt: skip
 """Verdicts of a broken contract; foreign code cannot obtain another one."""
 

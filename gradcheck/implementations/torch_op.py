@@ -84,6 +84,7 @@ class Plain:
     """Any function of tensors."""
 
     function: Callable[..., Any]
+    leading: ClassVar[int] = 0
     style: ClassVar[str] = "function"
 
     @property
@@ -112,6 +113,7 @@ class Module:
 
     module: Any
     made: dict[Any, Any] = field(default_factory=dict)
+    leading: ClassVar[int] = 0
     style: ClassVar[str] = "module"
 
     @property
@@ -174,6 +176,7 @@ class Applied:
 
         body = {which: staticmethod(watched), "__module__": function.__module__}
         self.function: Any = type(function.__name__, (function,), body)
+        self.leading = int(function.setup_context is base.setup_context)  # ctx
 
     @property
     def given(self) -> Any:
@@ -194,10 +197,9 @@ class Applied:
 
     def behind(self, primals: int, attrs: Attrs) -> list[Any]:
         """The values of forward's parameters behind the primals: attributes, or their defaults."""
-        plain = self.original.setup_context is self.torch.autograd.Function.setup_context
         parameters = list(inspect.signature(self.original.forward).parameters.values())
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        rest = [p for p in parameters[plain:] if p.kind in positional][primals:]
+        rest = [p for p in parameters[self.leading :] if p.kind in positional][primals:]
         last = max((k for k, p in enumerate(rest) if p.name in attrs), default=-1)
         values = []
         for parameter in rest[: last + 1]:
@@ -313,6 +315,11 @@ class TorchOp(Differentiated):
             framework="torch", module=place[0], name=place[1], style=style, attrs=attrs,
             behind=behind, device=self.device or "",
         )  # fmt: skip
+
+    @property
+    def signature(self) -> tuple[Callable[..., Any], int]:
+        """The function, the module's forward, or that of a Function, which may begin with ctx."""
+        return self.call.signature, self.call.leading
 
     def bound(self, attrs: Attrs, fixed: Attrs) -> Bound:
         """The operator for `attrs`; `fixed` are the values that its code may have fixed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -20,6 +21,9 @@ from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import resolve
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.program import Program
+from gradcheck.spec.suite import Case
+
+POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def entry_of(table: Mapping[str, Any], case: AnyCase) -> tuple[Any, Attrs]:
@@ -95,8 +99,49 @@ def taken(known: Collection[str] | None, role: str, attrs: Attrs, fixed: Attrs) 
         return attrs
     for name, value in attrs.items():
         if name not in known and value != fixed[name]:
-            raise Unsupported(f"{role} takes no {name!r}; this case wants {name}={value!r}")
+            raise Unsupported(
+                f"{role} takes no {name!r}; this case wants {name}={value!r}: add that keyword"
+            )
     return {name: value for name, value in attrs.items() if name in known}
+
+
+def refuse_primals(function: Callable[..., Any], role: str, leading: int, case: Case) -> None:
+    """Refuse the primals of a case's dialect where `function` takes those of another one.
+
+    Where they are another number than any dialect has, the call itself fails, and that is an ERROR.
+
+    Args:
+        function: what is bound to the operator as a whole.
+        role: what messages call it.
+        leading: the number of arguments before the primals.
+        case: the case.
+
+    Raises:
+        Unsupported: it takes the primals of another dialect.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    spec, mine = case.spec, case.primal_names
+    taken = [p for p in parameters if p.kind in POSITIONAL and p.name not in spec.defaults]
+    least = sum(p.default is p.empty for p in taken) - leading
+    most = math.inf if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(taken) - leading
+    if least <= len(mine) <= most:
+        return
+    for dialect in spec.dialects:
+        others = [name for name in spec.primals if name not in dialect.without]
+        if least <= len(others) <= most:
+            lacking = [name for name in others if name not in mine]
+            extra = [name for name in mine if name not in others]
+            names = " and ".join(lacking or extra)
+            raise Unsupported(
+                f"{role} takes {' and '.join(lacking)}, which {spec.name}/{case.dialect.name} does "
+                f"not have: bind it as {spec.name}/{dialect.name}, or give {names} a default"
+                if lacking
+                else f"{role} takes no {names}, which {spec.name}/{case.dialect.name} has: bind it "
+                f"as {spec.name}/{dialect.name}, or add {'it' if len(extra) == 1 else 'them'}"
+            )
 
 
 def dimensions(function: Callable[..., Any], role: str, case: ModelCase, fixed: Attrs) -> Attrs:
@@ -276,6 +321,11 @@ class Differentiated(ABC):
     @abstractmethod
     def code(self) -> Callable[..., Any]:
         """The user's function that is judged: his backward, where he wrote one."""
+
+    @property
+    @abstractmethod
+    def signature(self) -> tuple[Callable[..., Any], int]:
+        """What has the primals as parameters, and the number of parameters before them."""
 
     @abstractmethod
     def asked(

@@ -156,7 +156,7 @@ def ask_forward(
         raise broken(
             "forward",
             "forward is not deterministic: the same arguments gave other values. "
-            "Freeze its seed, or pass its random mask as an argument",
+            "Fix its seed, or pass its random mask as an argument",
         )
     return first
 

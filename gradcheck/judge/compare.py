@@ -247,11 +247,11 @@ class Comparison:
         blind = int((unresolved & (unknown | too_wide)).sum())
         if blind:
             why = (
-                "their error bars are wider than their bounds"
+                "their uncertainty is larger than their tolerance"
                 if np.any(unresolved & unknown)
                 else "rounding alone may cost a tenth of the gradient, or more"
                 if not self.tolerance.extra_ulp
-                else "their bounds are a tenth of the gradient, or more"
+                else "their tolerances are a tenth of the gradient, or more"
             )
             some = f"{blind:,} of {plural(of, 'element')}"
             return Verdict.INCONCLUSIVE, f"{some} cannot be resolved: {why}"
@@ -407,7 +407,7 @@ def number_miss(
 
 def by_wider_bound(finding: Finding, slack: Slack) -> Finding:
     """A finding by a bound wider than usual, with the reason given for it."""
-    text = f"by a bound {slack.ulp:g} ulp wider: {slack.because}"
+    text = f"by a tolerance {slack.ulp:g} ulp wider: {slack.because}"
     reason = f"{finding.reason}, {text}" if finding.reason else text
     return replace(finding, reason=reason, slack=text)
 

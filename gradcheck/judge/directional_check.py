@@ -162,7 +162,7 @@ class DirectionalCheck:
         if result.sides is not None:
             notes.append(f"{self.subject} has a kink here: judged by the slopes on both sides")
         if result.zero:
-            notes.append(f"zero but for rounding: a slope of {result.visible:.2g} would be seen")
+            notes.append(f"zero up to rounding: a slope of {result.visible:.2g} would be detected")
         return "; ".join(notes)
 
     def _unclear(self, result: DirectionalResult) -> str:
@@ -236,7 +236,7 @@ class DirectionalCheck:
         count, of = len(found.wrong), self.place.size
         if not count:
             off = " and ".join(f"{s.error / s.tolerance:.3g}" for s in results)
-            return f"along random directions it is off by {off} times what could be explained"
+            return f"along random directions it is off by {off} times the allowed error"
         if found.complete:
             return f"{share(count, of, 'element')} wrong"
         return f"at least {share(count, of, 'element')} wrong"

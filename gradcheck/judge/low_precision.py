@@ -153,8 +153,8 @@ def judge_bias(finding: Finding, got: Float, want: Float, dtype: str, drawn: Dra
         return finding
     where = "toward zero: they are truncated" if off < 0 else "away from zero: rounded up"
     reason = (
-        f"every element is in its bound, but they lean by {off:.2g} ulp {where}, or all of them "
-        "share a factor that was rounded"
+        f"every element is within its tolerance, but they lean by {off:.2g} ulp {where}, or all "
+        "of them share a factor that was rounded"
     )
     return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
@@ -277,7 +277,7 @@ class Dispersion:
         return replace(
             finding,
             verdict=Verdict.FAIL if certain else Verdict.INCONCLUSIVE,
-            reason=f"every element is in its bound, but {says}",
+            reason=f"every element is within its tolerance, but {says}",
             failed=int(np.count_nonzero(wrong)) if certain else 0,
             worst=(self._miss(got, row, element, limit, shape, name),),
             heat=heat_map(times[row] / limit, wrong[row] & certain, wrong[row], shape, name),

@@ -68,7 +68,7 @@ def judge_model(
     except Broken as error:
         return ModelJudgement(findings=(error.finding,))
     if bound is None:
-        silent = f"{binding.name} says nothing about {truth.case.spec.name}"
+        silent = f"not implemented by {binding.name}"
         return _alone(Verdict.UNBOUND, silent)
     findings = [] if bound.loss is None else [_judge_loss(truth, bound, dtype)]
     try:

@@ -57,7 +57,7 @@ def judge_case(
     except (Unsupported, Broken) as error:
         return [_call_failure(error)]
     if bound is None:
-        reason = f"{binding.name} says nothing about {case.spec.name}"
+        reason = f"not implemented by {binding.name}"
         return [Finding(name="vjp", verdict=Verdict.UNBOUND, reason=reason)]
     try:
         if bound.forward is not None:
@@ -77,7 +77,7 @@ def judge_case(
 
 
 def _call_failure(error: Unsupported | Broken) -> Finding:
-    if isinstance(error, Broken):
+    if isinstance(error, Broken) and error.finding.verdict is not Verdict.UNSUPPORTED:
         return error.finding
     return Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(error))
 
@@ -121,7 +121,7 @@ def _excused(truth: CaseTruth, finding: Finding, implementation: str) -> Finding
         return finding
     reason = (
         f"the spec's own VJP of {truth.case.spec.name} disagrees with the 50-digit "
-        f"oracle here; nothing can be said of {implementation}"
+        f"oracle here; {implementation} cannot be judged"
     )
     return replace(finding, verdict=Verdict.INVALID, reason=reason)
 
@@ -231,7 +231,7 @@ def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list
     if not certificates or any(c.proves for c in certificates):
         return out
     if truth.low and all(f.verdict is Verdict.PASS for f in out):
-        reason = f"{dtype} is too coarse to reject anything in some samples"
+        reason = f"{dtype} has too few digits to reject anything in some samples"
         return [Finding(name="vjp", verdict=Verdict.SKIP, reason=reason)]
     return out if truth.low else [*out, _rejects_nothing(certificates)]
 
@@ -248,8 +248,8 @@ def _short_mantissas(kept: Narrow) -> Finding:
 def _rejects_nothing(certificates: Sequence[Certificate]) -> Finding:
     blind = ", ".join(sorted({name for c in certificates for name in c.blind}))
     reason = (
-        f"this sample rejects nothing but NaN: {blind or 'every impostor'} would pass too; "
-        "give it other values, or take it out"
+        f"this sample rejects only NaN: {blind or 'every wrong gradient'} would pass too; "
+        "change its values, or remove it"
     )
     return Finding(name="vjp", verdict=Verdict.INVALID, reason=reason)
 

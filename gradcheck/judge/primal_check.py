@@ -156,7 +156,7 @@ class PrimalCheck:
         flat = along.is_flat() if slopes is None else not any(side.any() for side in slopes)
         finding = passed if flat else self._judge_doubted(got, known=slopes is not None)
         if finding.verdict is Verdict.PASS and forward.differs:
-            reason = "the gradient is 0, and forward's own values, which do not move, are no proof"
+            reason = "the gradient is 0, and constant values of forward do not prove it"
             return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)
         return finding
 

@@ -52,7 +52,7 @@ def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Findi
         tolerance = tolerance_for(dtype)
         bound = bound_by(lambda: binding.bind_rule(case, dtype), "update")
         if bound is None:
-            reason = f"{binding.name} says nothing about {case.spec.name}"
+            reason = f"not implemented by {binding.name}"
             return [_whole(Verdict.UNBOUND, reason)]
         bound = replace(bound, update=steady("update", bound.update))
         wanted, got = truth.rows(dtype), dict(single_steps(truth, bound, dtype))
@@ -224,5 +224,5 @@ def _refuse_differing(first: Snapshot, second: Snapshot) -> None:
         raise broken(
             "update",
             "update is not deterministic: the same arguments gave other bits. "
-            "Look for a state that lives outside of what it is given",
+            "Look for state outside the arguments",
         )

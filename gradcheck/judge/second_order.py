@@ -230,7 +230,7 @@ class SecondOrder:
         reasons = (
             f"the derivative of vjp with respect to {where} is not forward's {truth}: "
             "is vjp computed from a value that was saved elsewhere?",
-            f"the error bars of the derivative of vjp with respect to {where} are too wide",
+            f"the uncertainty of the derivative of vjp with respect to {where} is too large",
         )
         return self._finding(f"d vjp/d {where}", measure, reasons)
 
@@ -244,7 +244,7 @@ class SecondOrder:
 
         reasons = (
             "the derivative of vjp is not symmetric: it is the Hessian of no function",
-            "the error bars of the derivative of vjp are too wide",
+            "the uncertainty of the derivative of vjp is too large",
         )
         return self._finding("Hessian symmetry", measure, reasons)
 

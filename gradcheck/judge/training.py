@@ -231,7 +231,7 @@ def judge_training(
             raise Unsupported("models are trained in float64 and float32")
         bound = bound_by(lambda: binding.bind_model(case, dtype))
         if bound is None:
-            reason = f"{binding.name} says nothing about {case.spec.name}"
+            reason = f"not implemented by {binding.name}"
             return [_finding(Verdict.UNBOUND, reason)]
         if bound.gradients is not None:
             bound = replace(bound, gradients=steady(GRADIENTS, bound.gradients))
@@ -265,7 +265,7 @@ def training_finding(trained: TrainingRun, rule: str) -> Finding:
     elif not fell:
         found, reason = (
             Verdict.INCONCLUSIVE,
-            f"every step goes as predicted, but not down; {summary}",
+            f"every step changes the loss as predicted, but the loss does not fall; {summary}",
         )
     else:
         found, reason = Verdict.PASS, summary

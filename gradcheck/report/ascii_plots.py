@@ -43,7 +43,7 @@ def map_of(finding: Finding) -> list[str]:
     if found is None:
         return []
     used = set(found.cells)
-    marks = ["n: off by 10ⁿ × bound or more"] if any(map(str.isdigit, used)) else []
+    marks = ["n: off by 10ⁿ × tolerance or more"] if any(map(str.isdigit, used)) else []
     marks += [f"{glyph} {says}" for glyph, says in OTHERS.items() if glyph in used]
     head = f"map: {heat.says(finding)} ({', '.join(marks)})"
     if len(found.cells) == 1:

@@ -219,15 +219,15 @@ def _by_cause(
         spread[gradient[0], key].add(gradient)
     narrow = _narrow_types(spread)
     found: dict[object, list[CaseResult]] = defaultdict(list)
-    for gradient, results in by_gradient.items():
-        implementation = gradient[0][0]
+    for of_one, results in by_gradient.items():
+        implementation = of_one[0][0]
         keys = [narrow.get(implementation, key) if _rounds(r) else key for r, key in results]
         shared = {key for key in keys if key and len(spread[implementation, key]) > 1}
         known = Counter(key for key in keys if key).most_common(1)
         main = known[0][0] if known else ""
         for (result, _), key in zip(results, keys, strict=True):
             own = key if key in shared else main
-            found[(implementation, own) if own in shared else gradient].append(result)
+            found[(implementation, own) if own in shared else of_one].append(result)
     return [*found.values()]
 
 

@@ -1,7 +1,6 @@
-"""How well mutants are diagnosed, as text, markdown and JSON.
+"""How well mutants are diagnosed, in every format.
 
-Those of the held-out third are counted alone, but for JSON: who has read them writes rules for
-them.
+Those of the held-out third are listed in JSON only, so that no rule is written for them.
 """
 
 from __future__ import annotations
@@ -12,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.power.diagnosed_mutant import FEW
 from gradcheck.power.diagnosis import TYPED, Tally, confusion
-from gradcheck.report.marked import code, escape
+from gradcheck.report import power_html
+from gradcheck.report.marked import code
 from gradcheck.report.page import Page, grid, span, wrapped_table
 from gradcheck.report.power_page import facts
+from gradcheck.report.prose import escape, in_markdown
 from gradcheck.results.words import clean, plural, share
 from gradcheck.spec.defect import LABELS
 
@@ -39,6 +40,8 @@ def render(found: Diagnosed, format: str, *, width: int = 100) -> str:
     """The score in one of `FORMATS`, ending in a newline."""
     if format == "json":
         return json.dumps(_plain(found), indent=1) + "\n"
+    if format == "html":
+        return power_html.render(_page(found))
     return _markdown(found) if format == "markdown" else _terminal(found, width)
 
 
@@ -181,8 +184,8 @@ def _counts(narrow: Sequence[NamedNarrow]) -> list[str]:
 def _hidden(found: Diagnosed) -> str:
     hidden = Tally.of(found.held_out).wrong
     return (
-        f"{plural(hidden, 'mutant')} of the third held out named wrongly: only counted here, for "
-        "who reads them writes rules for them; JSON has them"
+        f"{plural(hidden, 'mutant')} of the third held out named wrongly: counted only, so that "
+        "no rule is written for them; JSON lists them"
     )
 
 
@@ -222,12 +225,12 @@ def _terminal(found: Diagnosed, width: int) -> str:
 
 def _judged(found: Diagnosed) -> str:
     if not found.black_box:
-        return "Each mutant is judged at the sample that must catch it, and what"
+        return "Each mutant is judged at the sample that must reject it."
     return (
-        "Each mutant is judged by `gradcheck.check` at the sample that must catch it: forward, the "
-        f"VJP, primals and attributes are known, and no spec. Left out: "
-        f"{plural(found.passed, 'mutant')} that `check` does not fail there (a kink's convention, "
-        "another dtype). What"
+        "Each mutant is judged by `gradcheck.check` at the sample that must reject it, from "
+        "forward, the VJP, primals and attributes alone, without a spec. Not counted: "
+        f"{plural(found.passed, 'mutant')} that `check` does not fail there (a subgradient chosen "
+        "at a kink, another dtype)."
     )
 
 
@@ -236,18 +239,17 @@ def _markdown(found: Diagnosed) -> str:
     lines = [
         f"**gradcheck power {flags}: {_state(found)}**",
         "",
-        f"{escape(facts(found))}. {_judged(found)} is then said to be wrong is held against the "
-        "classes that are written beside the "
-        "mutant: the first, or another that is literally true of it as seen from outside. They "
-        "were written before any rule. A third of the mutants, chosen by a hash of their names, "
-        "is held out: no rule was written with one of them in sight. "
+        f"{escape(facts(found))}. {_judged(found)} The diagnosis is compared "
+        "with the classes listed for the mutant: the first, or another that also describes it. "
+        "They were written before any rule of diagnosis. A third of the mutants, chosen by a hash "
+        "of their names, is held out: no rule was written for one of them. "
         f"At least {found.bar.right:.0%} must be named rightly, at most {found.bar.wrong:.0%} "
         "wrongly.",
         "",
         f"{_exact(found)}.",
         "",
         *([f"{_small(found)}.", ""] if found.small else []),
-        *(f"- {escape(clean(trouble))}" for trouble in found.troubles),
+        *(f"- {in_markdown(clean(trouble))}" for trouble in found.troubles),
     ]
     for what in ("class", "rule", "family"):
         rows = [[escape(cell) for cell in row] for row in _table(found, what)]
@@ -256,7 +258,7 @@ def _markdown(found: Diagnosed) -> str:
     lines += ["", f"Classes (rows) and the labels given (columns), of all {len(found.named):,}:"]
     lines += ["", *_grid(heads, rows, right=len(heads) - 1)]
     wrong = [
-        [code(name), classes, escape(clean(says)), given, code(rule), escape(clean(text))]
+        [code(name), classes, in_markdown(clean(says)), given, code(rule), in_markdown(clean(text))]
         for name, classes, says, given, rule, text in _wrong(found)
     ]
     if wrong:
@@ -272,6 +274,63 @@ def _markdown(found: Diagnosed) -> str:
         ]
         lines += ["", *_grid(("narrow", *NARROW), _narrow(found), right=len(NARROW))]
     return "\n".join([*lines, "", f"`{summary(found)}`\n"])
+
+
+def _page(found: Diagnosed) -> power_html.PowerPage:
+    whole, unseen = Tally.of(found.named), Tally.of(found.held_out)
+    scores = [
+        power_html.Score(name="mutants named rightly", part=whole.right, of=whole.all,
+                         passed=found.sound,
+                         note=f"{whole.wrong:,} wrongly, {whole.unnamed:,} not at all"),
+        power_html.Score(name="of those held out", part=unseen.right, of=unseen.all,
+                         passed=found.sound,
+                         note=f"{unseen.wrong:,} wrongly; no rule was written for them"),
+    ]  # fmt: skip
+    if found.narrow:
+        typed = Tally.of(found.narrow)
+        scores.append(power_html.Score(name="roundings named by type", part=typed.right,
+                                       of=typed.all, note=f"{typed.wrong:,} wrongly"))  # fmt: skip
+    heads, rows = _confused(found)
+    return power_html.PowerPage(
+        command=f"gradcheck power --diagnosis{' --black-box' if found.black_box else ''}",
+        headline=_state(found),
+        passed=found.sound,
+        facts=facts(found),
+        scores=tuple(score for score in scores if score.of),
+        problems=tuple(map(clean, found.troubles)),
+        grids=(
+            power_html.Grid(
+                title="Classes (rows) and labels given (columns)",
+                corner="class",
+                columns=tuple(_named(label) for label in heads[1:]),
+                rows=tuple(
+                    (_named(label)[0], tuple(_confusion(label, *pair)
+                                  for pair in zip(heads[1:], counts, strict=True)))
+                    for label, *counts in rows
+                ),
+                linked=False,
+            ),
+        ),
+        tables=(
+            *(power_html.Table(title=f"By {what}", heads=(what, *HEADS),
+                               rows=tuple(map(tuple, _table(found, what))))
+              for what in ("class", "rule", "family")),
+            power_html.Table(title="Named wrongly, of those that rules were written for",
+                             heads=OFF,
+                             rows=tuple(tuple(map(clean, row)) for row in _wrong(found))),
+        ),
+        summary=summary(found),
+    )  # fmt: skip
+
+
+def _named(label: str) -> tuple[str, str]:
+    """A class's word, and what belongs to it."""
+    return (LABELS[label].word, LABELS[label].says) if label in LABELS else (label, "")
+
+
+def _confusion(label: str, given: str, count: str) -> power_html.Cell:
+    tone = "" if not count else "good" if given == label else "warn"
+    return power_html.Cell(text=count, tone=tone)
 
 
 def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], right: int = 0) -> list[str]:

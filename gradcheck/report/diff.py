@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gradcheck.report import diff_words
 from gradcheck.report.github import MOST, command
 from gradcheck.report.github import place as place_of
-from gradcheck.report.marked import Capped, code, escape, fenced, folded
+from gradcheck.report.marked import Capped, code, fenced, folded
 from gradcheck.report.page import ANSI, Page, whole
+from gradcheck.report.prose import escape, in_markdown
 from gradcheck.results import words
 from gradcheck.results.diff.change import Mark
 from gradcheck.results.stored.plain import dumped, header_dict
@@ -182,7 +183,7 @@ def _details(diff: Diff, group: Group) -> str:
     """One gradient: a line to unfold, a table of results, a line to paste."""
     first, second = diff_words.names(diff)
     found = diff_words.findings(group)
-    lead = f"; {_cut(found[0])}" if found else ""
+    lead = _cut(found[0]) if found else ""
     lines = [f"- {_brief(other)}" for other in found[1:4]]
     lines += [""] * bool(lines)
     lines += [f"| result | {first} | {second} |", "|---|---|---|"]
@@ -191,12 +192,14 @@ def _details(diff: Diff, group: Group) -> str:
         lines += ["", f"… and {len(group.entries) - ENTRIES:,} more"]
     if repro := diff_words.repro(group):
         lines += ["", *fenced([repro], "sh")]
-    return folded(diff_words.title(diff, group.mark), f"{_counted(diff, group)}{lead}", lines)
+    return folded(diff_words.title(diff, group.mark), _counted(diff, group), lines, lead)
 
 
 def _line(diff: Diff, entry: Change) -> str:
     old, new = diff_words.states(diff, entry)
-    said = f"{escape(new)}; {_brief(words.clean(entry.why))}" if entry.why else escape(new)
+    said = (
+        f"{in_markdown(new)}; {_brief(words.clean(entry.why))}" if entry.why else in_markdown(new)
+    )
     return f"| {code(diff_words.place(entry))} | {escape(old)} | {said} |"
 
 
@@ -205,7 +208,7 @@ def _cut(text: str) -> str:
 
 
 def _brief(text: str) -> str:
-    return escape(_cut(text))
+    return in_markdown(_cut(text))
 
 
 # ── HTML ────────────────────────────────────────────────────────────────────────────────────

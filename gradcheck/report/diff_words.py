@@ -158,7 +158,7 @@ def by_verdict(diff: Diff) -> str:
     """That baselines play no part; empty where there are none."""
     if diff.old.run.gate is None and diff.new.run.gate is None:
         return ""
-    return "Compared by verdict: a failure that a baseline knows (XFAIL) is one."
+    return "Compared by verdict: failures listed in a baseline (XFAIL) count as failures."
 
 
 def told(diff: Diff, entry: Change) -> bool:
@@ -229,7 +229,7 @@ def reason(entry: Change) -> str:
         return entry.why
     if entry.mark is Mark.SUPPORT_LOST and entry.new is not None:
         if entry.new.finding.verdict is Verdict.UNBOUND:
-            return "nothing is said about it any more"
+            return "it is no longer checked"
         return f"{words.word(entry.new.finding.verdict)} {entry.new.finding.reason}".strip()
     return ""
 
@@ -262,7 +262,7 @@ def _state(side: Side, record: CaseResult | None, *, moved: bool) -> str:
     if stands is not record.finding.verdict:
         word += f" ({words.word(stands)})"
     if moved and record.finding.top is not None:
-        return f"{word} {words.number(record.finding.times_bound, 2)} × bound"
+        return f"{word} {words.number(record.finding.times_bound, 2)} × tolerance"
     kind = record.finding.defect
     return " ".join(filter(None, (word, words.cell(record.finding), kind and f"({kind})")))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradcheck.report import failure_text
@@ -12,6 +12,8 @@ from gradcheck.results.finding import Part
 from gradcheck.results.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from gradcheck.report.page import Page
     from gradcheck.results.case_result import CaseResult
     from gradcheck.results.run import Run
@@ -44,19 +46,21 @@ def groups(run: Run) -> list[Group]:
     A model's loss and its stages come before its parameters: one wrong stage spoils the gradient
     of every parameter before it.
     """
+    found = [
+        replace(group, results=tuple(sorted(group.results, key=_rank_of(group.kind))))
+        for group in grouped(filter(run.fails, run.results))
+    ]
+    return sorted(found, key=_urgency)
+
+
+def grouped(results: Iterable[CaseResult]) -> list[Group]:
+    """Results by gradient; groups and results in them in their order."""
     found: dict[tuple[str, Kind, str, str, Part, str], list[CaseResult]] = {}
-    for r in run.results:
-        if run.fails(r):
-            key = (
-                r.case.implementation,
-                r.case.kind,
-                r.case.op,
-                r.case.dialect,
-                r.finding.part,
-                r.finding.name,
-            )
-            found.setdefault(key, []).append(r)
-    ordered = [
+    for r in results:
+        case, finding = r.case, r.finding
+        key = case.implementation, case.kind, case.op, case.dialect, finding.part, finding.name
+        found.setdefault(key, []).append(r)
+    return [
         Group(
             implementation=implementation,
             kind=kind,
@@ -64,11 +68,14 @@ def groups(run: Run) -> list[Group]:
             dialect=dialect,
             part=part,
             output=output,
-            results=tuple(sorted(results, key=_rank if kind is not Kind.MODEL else _severity)),
+            results=tuple(of_gradient),
         )
-        for (implementation, kind, op, dialect, part, output), results in found.items()
+        for (implementation, kind, op, dialect, part, output), of_gradient in found.items()
     ]
-    return sorted(ordered, key=_urgency)
+
+
+def _rank_of(kind: Kind) -> Callable[[CaseResult], int | tuple[int, float]]:
+    return _rank if kind is not Kind.MODEL else _severity
 
 
 def explained(run: Run, part: Part) -> list[Group]:

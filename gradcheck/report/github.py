@@ -48,7 +48,7 @@ def render(run: Run) -> str:
     if warnings[MOST:]:
         lines.append(command("notice", f"and {len(warnings) - MOST:,} more warnings"))
     if spoilt:
-        text = f"and {words.plural(spoilt, 'gradient')} that the guilty stages spoil"
+        text = f"and {words.plural(spoilt, 'gradient')} affected downstream of faulty stages"
         lines.append(command("notice", f"{text}; -o report.html shows each"))
     return "\n".join([*lines, run.summary, ""])
 
@@ -91,7 +91,7 @@ def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
         more = failure_text.rest(group.results[1:], group.results[:1])
         yield f"… and {len(group.results) - 1:,} more: {more}"
     own = [b for b in blames if group.part is not Part.STAGE or group.output in b.stages]
-    yield from (f"blame: {text}" for text in models.charges(own))
+    yield from models.charges(own)
     if first.repro:
         yield f"{REPRO}{words.command(first.repro)}"
 

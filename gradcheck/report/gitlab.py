@@ -148,7 +148,7 @@ def _left_out(run: Run, count: int) -> Iterator[_Finding]:
         yield _of_run(run, "more", "info", f"and {words.plural(count, 'more finding')}")
     spoilt = len(failures.explained(run, Part.GRADIENT))
     if spoilt:
-        text = f"and {words.plural(spoilt, 'gradient')} that the guilty stages spoil"
+        text = f"and {words.plural(spoilt, 'gradient')} affected downstream of faulty stages"
         yield _of_run(run, "spoilt", "info", text)
 
 

@@ -26,7 +26,7 @@ HEAD: Final = 20
 """Pixels above the cells, for the numbers of the columns."""
 DIGIT: Final = 6.2
 """Pixels of a digit of a label."""
-STRANGE: Final = {"!": ("strange", "no number"), "?": ("open", "not resolved")}
+STRANGE: Final = {"!": ("strange", "NaN or infinite"), "?": ("open", "unresolved")}
 """Class and meaning of what is no digit."""
 DARK: Final = "56789!"
 """Cells so dark that their glyph is light."""
@@ -121,9 +121,9 @@ def scale(glyph: str) -> str:
     """What a glyph stands for.
 
     >>> scale("0"), scale("3"), scale("!")
-    ('≥ 1 × bound', '≥ 10³ × bound', 'no number')
+    ('≥ 1 × tolerance', '≥ 10³ × tolerance', 'NaN or infinite')
     """
-    return STRANGE[glyph][1] if glyph in STRANGE else f"≥ {power(int(glyph))} × bound"
+    return STRANGE[glyph][1] if glyph in STRANGE else f"≥ {power(int(glyph))} × tolerance"
 
 
 def worst(found: Heat) -> Iterator[str]:

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gradcheck.report import (
+    causes,
     failure_text,
     failures,
     heat,
@@ -24,11 +25,11 @@ from gradcheck.report import (
     kills,
     models,
     plots,
+    prose,
     run_words,
 )
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import Kind
-from gradcheck.results.finding import Part
 from gradcheck.results.verdict import SEVERITY, Known, Verdict
 
 if TYPE_CHECKING:
@@ -39,16 +40,24 @@ if TYPE_CHECKING:
     from gradcheck.report.html_matrix import Matrix
     from gradcheck.results.run import Run
 
-GROUPS: Final = 40
-"""Gradients whose failures are expanded at the top; the matrix holds all of them."""
+CAUSES: Final = 60
+"""Causes of failures that are told at the top; the tables hold every failure."""
+OPEN: Final = 6
+"""Causes that are unfolded; the others have a line each."""
+GRADIENTS: Final = 3
+"""Gradients of each cause whose failures stand in its details; the others are named."""
+NAMED: Final = 200
+"""Gradients of each cause that are named."""
 SAMPLES: Final = 3
-"""Failures expanded of each of them."""
+"""Failures in the details of each gradient."""
 SAMPLES_OF: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
 """A model fails at every size alike, and in many gradients."""
+TALKERS: Final = 40
+"""Variants whose printed lines are shown although nothing failed."""
 BODY: Final = 50
 """Rows in one body of a table: a browser lays out only the bodies that it shows."""
 DRAWN: Final = 12
-"""Gradients whose worst failure has its pictures at the top."""
+"""Causes whose details have pictures."""
 
 STYLES: Final = ("page.css", "tables.css", "details.css", "evidence.css", "print.css")
 SCRIPTS: Final = (
@@ -73,16 +82,14 @@ def render(run: Run) -> str:
     cells = sum(matrix.cells for matrix in operators)
     found = html_matrix.model_matrices(run, cells)
     every = [*operators, *found]
-    groups = failures.groups(run)
+    several = len({*run.header.implementations, *(r.case.implementation for r in run.results)}) > 1
     pictures = html_evidence.pictures(environment, html_evidence.drawn(every))
     script = joined(environment, SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     page = environment.get_template("report.html.j2").render(
         run=run,
-        groups=groups,
-        explained=[
-            g for part in (Part.STAGE, Part.GRADIENT) for g in failures.explained(run, part)
-        ],
+        causes=causes.causes(run),
+        tell=lambda cause: causes.told(cause, named=several),
         tables=operators,
         models=found,
         score=score(run),
@@ -91,16 +98,20 @@ def render(run: Run) -> str:
         calm=calm(run),
         blamed=models.blamed(run),
         sights=models.sights(run),
-        named=len({*run.header.implementations, *(r.case.implementation for r in run.results)}) > 1,
+        named=several,
         gaps=run_words.gaps(run),
         talkers=run_words.talkers(run),
         rejected=run_words.certificate(run),
         conventions=run_words.conventions(run),
         slacks=run_words.slacks(run),
         curves=run_words.curves(run),
-        most_groups=GROUPS,
+        most_causes=CAUSES,
+        most_open=OPEN,
+        most_gradients=GRADIENTS,
+        most_named=NAMED,
         most_samples=SAMPLES_OF,
         most_drawn=DRAWN,
+        most_talkers=TALKERS,
         rows_of_body=BODY,
         evident=html_evidence.evident,
         evidence=lambda finding: html_evidence.markup(environment, finding),
@@ -141,8 +152,8 @@ def score(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
 def calm(run: Run) -> str:
     """What is said where the failures would stand."""
     if run.gate is not None and run.gate.count(Known.XFAIL):
-        return "Nothing fails but what is known."
-    return "Nothing fails." if run.passed else "Of what was judged, nothing fails."
+        return "No failures but known ones."
+    return "No failures." if run.passed else "No failures among the checked results."
 
 
 def standing(every: Sequence[Matrix]) -> list[tuple[str, str]]:
@@ -179,27 +190,33 @@ def page_templates() -> Environment:
         plots=plots,
         model_words=models,
         diagnosed=failure_text,
+        grouped=failures.grouped,
         printed=printed,
         stages=html_evidence.stages,
         vcurve_picture=plots.v_plot,
         heat_picture=heat.picture,
         taylor_picture=plots.taylor_plot,
         holed=kills.holed,
-        KILLS=tuple((kind, *marks) for kind, marks in kills.MARKS.items()),
+        KILLS=tuple((kills.LEGEND[kind], *marks) for kind, marks in kills.MARKS.items()),
     )
     return environment
 
 
 def templates() -> Environment:
-    """The templates, which escape all foreign text, and know no name that they are not given."""
+    """The templates, which escape all foreign text, and know no name that they are not given.
+
+    The filter `prose` writes `code` between backticks as code.
+    """
     # Not select_autoescape(): it looks at endings, and `.j2` is none that it knows.
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("gradcheck.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["prose"] = lambda text: Markup(prose.in_html(text))
+    return environment
 
 
 def joined(environment: Environment, names: Iterable[str]) -> Markup:

@@ -200,7 +200,9 @@ def _more(run: Run, result: CaseResult, pictures: Sequence[Any]) -> dict[str, An
     if result.finding.verdict is not Verdict.PASS:
         said = failure_text.alone(result)
         found["lead"] = said.lead
-        found["facts"] = [pair for pair in said.facts if pair[0] not in ("run", "hunts")]
+        found["facts"] = [
+            pair for pair in said.facts if pair[0] not in ("run", failure_text.DESIGNED)
+        ]
         found["elements"] = [
             list(_element(result, miss)) for miss in result.finding.worst[:ELEMENTS]
         ]
@@ -210,7 +212,7 @@ def _more(run: Run, result: CaseResult, pictures: Sequence[Any]) -> dict[str, An
         found["facts"] = [pair for pair in failure_text.facts(result) if pair[0] in kept]
     notes = [
         *result.finding.conventions,
-        *([f"wider bound: {result.finding.slack}"] if result.finding.slack else []),
+        *([f"wider tolerance: {result.finding.slack}"] if result.finding.slack else []),
     ]
     if notes:
         found["notes"] = [words.clean(text) for text in notes]

@@ -114,7 +114,7 @@ def _testcase(suite: ET.Element, run: Run, result: CaseResult, blames: Sequence[
     # Illegal XML characters are gone: `clean` leaves none that is not printable.
     lines = [f"{words.word(result.finding.verdict)} {words.title(result)}: {message}"]
     lines += [f"{label}: {text}" for label, text in said.facts]
-    lines += [f"blame: {text}" for text in models.charges(blames)]
+    lines += models.charges(blames)
     outcome.text = "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""The kill matrix: which impostors the checks of an operator reject, sample by sample."""
+"""The self-check: which wrong gradients the checks of an operator reject, sample by sample."""
 
 from __future__ import annotations
 
@@ -74,14 +74,22 @@ MARKS: Final = {
 }
 """Glyph and tone of each kind."""
 MOST: Final = 20
+LEGEND: Final = {
+    "rejected": "rejected",
+    "partly": "partly rejected",
+    "blind": "not detected",
+    "tolerated": "within the tolerance",
+    "equal": "equal to the right gradient",
+}
+"""What each mark is called below a matrix."""
 UNSEEN: Final = ("partly", "blind")
 """Kinds of an impostor that passes for the truth somewhere."""
 MEANS: Final = {
     "rejected": "rejected",
-    "partly": "rejected by some checks, invisible to others",
-    "blind": "invisible",
-    "tolerated": "off by less than the dtype is allowed",
-    "equal": "nowhere different from the truth here",
+    "partly": "rejected by some checks, not detected by others",
+    "blind": "not detected",
+    "tolerated": "within the tolerance of the dtype",
+    "equal": "equal to the right gradient here",
 }
 
 
@@ -139,7 +147,7 @@ def _mark(name: str, results: list[CaseResult]) -> Mark:
     whose = ", ".join(f"{words.gradient(r.finding.name)} in {words.clean(r.case.dtype)}"
                       for r in blind)  # fmt: skip
     glyph, tone = MARKS[kind]
-    says = f"{words.clean(name)}: {MEANS[kind]}" + (f": to the check of {whose}" if whose else "")
+    says = f"{words.clean(name)}: {MEANS[kind]}" + (f" by the check of {whose}" if whose else "")
     return Mark(kind=kind, glyph=glyph, tone=tone, says=says)
 
 

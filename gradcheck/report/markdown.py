@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import failure_text, failures, models, outline, plots, run_words
+from gradcheck.report import causes, failure_text, failures, models, outline, plots, run_words
 from gradcheck.report.marked import (
     LEGEND,
     Capped,
     cell,
     code,
-    escape,
     fenced,
     folded,
     matrix_head,
     matrix_lines,
 )
 from gradcheck.report.page import clip
+from gradcheck.report.prose import escape, in_markdown
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
@@ -31,6 +31,7 @@ from gradcheck.results.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gradcheck.report.causes import Cause
     from gradcheck.report.models import Model
     from gradcheck.report.outline import Row
     from gradcheck.results.case_result import CaseResult
@@ -47,7 +48,7 @@ SHORT: Final = 300
 OPEN_ROWS: Final = 30
 """Rows of a summary that stand open; above, those without failures are to be unfolded."""
 HINT: Final = "`-o report.html` shows everything"
-QUIET: Final = ("run", "visible", "taylor")
+QUIET: Final = ("run", "visible", "taylor", "worst", "failed")
 """Facts that a summary leaves out, or tells elsewhere."""
 
 
@@ -56,10 +57,17 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
     page = Capped(limit)
     _head(page, run, escape)
     for trouble in run.troubles:
-        page.add(f"\n> problem: {escape(words.clean(trouble))}\n")
+        page.add(f"\n> problem: {in_markdown(words.clean(trouble))}\n")
     if not run.complete:
-        page.add(f"\n> incomplete: {escape(run_words.incomplete(run))}\n")
-    _gate(page, run, escape)
+        page.add(f"\n> incomplete: {in_markdown(run_words.incomplete(run))}\n")
+    _gate(page, run, in_markdown)
+    found_causes = causes.causes(run)
+    named = _is_several(run)
+    page.until(0.4)
+    page.add_all((_cause(cause, named) for cause in found_causes), "cause", len(found_causes))
+    for text in _blame(run):
+        page.add(text, "accusation")
+    page.until(1.0)
     found = outline.tables(run)
     named = outline.are_named(run, found)
     for table in found:
@@ -70,41 +78,39 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
         page.add(text, noun)
     if run.results:
         page.add(f"\n{LEGEND}\n")
-    _certificate(page, run, escape)
+    _certificate(page, run, in_markdown)
     for curves in run_words.curves(run):
-        page.add(f"\nTaylor: {escape(plots.taylor_curves(*curves))}.\n")
-    _slacks(page, run, escape)
+        page.add(f"\nTaylor: {in_markdown(plots.taylor_curves(*curves))}.\n")
+    _slacks(page, run, in_markdown)
     rows = run_words.conventions(run)
     if rows:
-        page.add("\n| operator | conventions found on its kinks |\n|---|---|\n")
+        page.add("\n| operator | subgradient chosen at kinks |\n|---|---|\n")
     for name, texts in rows:
-        page.add(f"| {code(name)} | {escape(words.clean('; '.join(texts)))} |\n", "convention")
-    _gaps(page, run, escape)
+        page.add(f"| {code(name)} | {in_markdown(words.clean('; '.join(texts)))} |\n", "operator")
+    _gaps(page, run, in_markdown)
     _noise(page, run)
-    for text in _blame(run):
-        page.add(text, "accusation")
-    groups = failures.groups(run)
-    named = len({group.implementation for group in groups}) > 1
-    page.add_all((_details(group, named) for group in groups), "failing gradient", len(groups))
+    _gradients(page, run, found_causes)
     return page.text()
 
 
 def summary(run: Run, *, limit: int = SUMMARY_LIMIT) -> str:
     """The run as the summary of a CI job, at most `limit` bytes of UTF-8."""
     page = Capped(limit, HINT)
-    _head(page, run, _brief)
+    _head(page, run, lambda text: escape(clip(text, SHORT)))
     page.until(0.2)
     for trouble in run.troubles:
         page.add(f"\n> problem: {_brief(words.clean(trouble))}\n", "problem")
     _gate(page, run, _brief)
-    page.until(0.4)
+    page.until(0.6)
+    found = causes.causes(run)
+    several = _is_several(run)
+    page.add_all((_folded_cause(cause, several) for cause in found), "cause", len(found))
+    page.until(0.85)
+    for text in _blame(run):
+        page.add(text, "accusation")
     calm = _failing_tables(page, run)
     for text, noun in _models(run, unfold=False):
         page.add(text, noun)
-    for text in _blame(run):
-        page.add(text, "accusation")
-    page.until(0.85)
-    _worst_failures(page, run)
     page.until(0.95)
     for table, named, rows in calm:
         whose = f"{_short(table.implementation)}: " if named else ""
@@ -137,6 +143,35 @@ def _gate(page: Capped, run: Run, shown: Callable[[str], str]) -> None:
         page.add(f"\n> baseline: {shown(text)}\n", "line of the baseline")
 
 
+def _is_several(run: Run) -> bool:
+    return len({r.case.implementation for r in run.results}) > 1
+
+
+def _cause(cause: Cause, named: bool) -> str:
+    """One cause of failures: who fails and why, a value that shows it, the command."""
+    said = causes.told(cause, named=named)
+    where = in_markdown(f" (`{said.source}`)") if said.source else ""
+    why = f": {in_markdown(said.sentence)}" if said.what else ""
+    lines = [f"\n**{words.word(cause.verdict)}** {escape(said.who)}{where}{why}\n"]
+    facts = "; ".join(filter(None, (said.element, said.extent)))
+    lines += [f"- {in_markdown(facts)}"] if facts else []
+    return "\n".join([*lines, *(["", *fenced([said.run], "sh")] if said.run else []), ""])
+
+
+def _gradients(page: Capped, run: Run, found: Sequence[Cause]) -> None:
+    """Every failing gradient to unfold, those affected downstream all in one."""
+    follows = {result.key for cause in found for result in cause.consequences}
+    groups = failures.groups(run)
+    own = [g for g in groups if any(result.key not in follows for result in g.results)]
+    later = [g for g in groups if all(result.key in follows for result in g.results)]
+    named = _is_several(run)
+    page.add_all((_details(group, named) for group in own), "failing gradient", len(own))
+    if later:
+        text = f"{words.plural(len(later), 'gradient')} affected downstream"
+        blocks = [_details(group, named) for group in later]
+        page.fold("", text, [], blocks, "failing gradient")
+
+
 def _matrix(page: Capped, table: outline.Table, rows: Sequence[Row]) -> None:
     if page.add("\n".join(["", *matrix_head(table), ""])):
         lines = (f"{line}\n" for line in matrix_lines(rows, table.dtypes))
@@ -146,12 +181,12 @@ def _matrix(page: Capped, table: outline.Table, rows: Sequence[Row]) -> None:
 def _certificate(page: Capped, run: Run, shown: Callable[[str], str]) -> None:
     found = run_words.certificate(run)
     if found is not None:
-        page.add(f"\nCertificate: {shown(run_words.rejected(found))}.\n")
+        page.add(f"\nSelf-check: {shown(run_words.rejected(found))}.\n")
 
 
 def _slacks(page: Capped, run: Run, shown: Callable[[str], str]) -> None:
     for name, text in run_words.slacks(run):
-        page.add(f"\nWider bound: {code(name)}, {shown(words.clean(text))}.\n")
+        page.add(f"\nWider tolerance: {code(name)}, {shown(words.clean(text))}.\n")
 
 
 def _gaps(page: Capped, run: Run, shown: Callable[[str], str]) -> None:
@@ -183,7 +218,7 @@ def _details(group: failures.Group, named: bool) -> str:
     several = failure_text.differ(group.results)
     lines = [
         *_diagnoses(group, several),
-        "| sample | dtype | verdict | worst | got | want | error | failed | finding |",
+        "| sample | dtype | verdict | worst | got | expected | error | failed | finding |",
         "|---|---|---|---|---|---|---|---|---|",
         *(_line(result, several) for result in listed),
         "",
@@ -191,7 +226,10 @@ def _details(group: failures.Group, named: bool) -> str:
     if len(group.results) > len(listed):
         lines += [f"… and {len(group.results) - len(listed):,} more", ""]
     hunts = dict.fromkeys((r.case.sample, r.case.hunts) for r in listed if r.case.hunts)
-    lines += [f"- {code(sample)} hunts {escape(words.clean(text))}" for sample, text in hunts]
+    lines += [
+        f"- {code(sample)} is designed to catch: {in_markdown(words.clean(text))}"
+        for sample, text in hunts
+    ]
     repros = list(dict.fromkeys(words.command(r.repro) for r in listed if r.repro))
     if group.kind is Kind.MODEL:  # it fails at every size alike; the smallest one is enough
         repros = repros[:1]
@@ -200,7 +238,7 @@ def _details(group: failures.Group, named: bool) -> str:
     if talker is not None:
         said = printed.indented(talker.finding.printed)
         lines += ["", f"printed in {code(talker.case.sample)}:", *fenced(said)]
-    return folded(words.word(group.verdict), f"{text}{': ' if lead else ''}{lead}", lines)
+    return folded(words.word(group.verdict), text, lines, lead)
 
 
 def _diagnoses(group: failures.Group, several: bool) -> list[str]:
@@ -210,14 +248,14 @@ def _diagnoses(group: failures.Group, several: bool) -> list[str]:
     """
     lines = []
     if several:
-        lines.append(f"- diagnoses: {escape(failure_text.counts(group.results))}")
+        lines.append(f"- diagnoses: {in_markdown(failure_text.counts(group.results))}")
     for found in failure_text.distinct(group.results):
-        evidence = [escape(words.clean(text)) for text in found.evidence if text]
+        evidence = [in_markdown(words.clean(text)) for text in found.evidence if text]
         word = found.word
         if not word:
             lines.append("- pattern: " + "; ".join(["none known", *evidence]))
             continue
-        lines += [f"- {word}: {escape(words.clean(found.says))}"] if several else []
+        lines += [f"- {word}: {in_markdown(words.clean(found.says))}"] if several else []
         lines += [f"{'  ' * several}- evidence: {text}" for text in evidence]
     return [*lines, ""] if lines else []
 
@@ -236,7 +274,7 @@ def _line(result: CaseResult, several: bool) -> str:
         f"{result.finding.failed:,} of {result.finding.compared:,}"
         if result.finding.compared
         else "",
-        escape(failure_text.brief(result) if several else words.clean(result.finding.reason)),
+        in_markdown(failure_text.brief(result) if several else words.clean(result.finding.reason)),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -262,7 +300,8 @@ def _models(run: Run, *, unfold: bool = True) -> Iterator[tuple[str, str]]:
     for sight in models.sights(run):
         whose = f"{escape(words.clean(sight.implementation))} · " if named else ""
         yield (
-            f"\nVisible: {whose}{code(sight.case)}: {escape(models.sight(sight))}.\n",
+            f"\nSmallest detectable error: {whose}{code(sight.case)}: "
+            f"{in_markdown(models.sight(sight))}.\n",
             "line",
         )
 
@@ -270,7 +309,7 @@ def _models(run: Run, *, unfold: bool = True) -> Iterator[tuple[str, str]]:
 def _model_lines(found: list[Model]) -> str:
     dtypes = list(dict.fromkeys(dtype for model in found for dtype in model.dtypes))
     parts = models.counted(found)
-    names = ["model", "dialect", *(models.COUNTED[part] for part in parts)]
+    names = ["model", "variant", *(models.COUNTED[part] for part in parts)]
     heads = [*names, *map(code, dtypes), "sizes"]
     lines = ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for model in found:
@@ -300,7 +339,9 @@ def _model_rows(model: Model) -> str:
     trained = [r for row in model.block(Part.TRAINING).rows for r in models.results(row)]
     told = [r for r in trained if r.finding.verdict is Verdict.PASS and r.finding.reason]
     lines += [""] * bool(told)
-    lines += [f"- {code(words.case(r))}: {escape(words.clean(r.finding.reason))}" for r in told]
+    lines += [
+        f"- {code(words.case(r))}: {in_markdown(words.clean(r.finding.reason))}" for r in told
+    ]
     return folded(words.word(model.verdict), f"{name}: {', '.join(counts)}", lines)
 
 
@@ -309,11 +350,11 @@ def _blame(run: Run) -> Iterator[str]:
     for blamed in models.blamed(run):
         whose = f"{escape(words.clean(blamed.implementation))} · " if named else ""
         name = code(f"{blamed.name}/{blamed.dialect}")
-        lines = [f"\nBlame: {whose}{name} ({escape(words.clean(blamed.where))})\n"]
+        lines = [f"\nFaulty stages: {whose}{name} ({escape(words.clean(blamed.where))})\n"]
         for found in blamed.blames:
-            lines.append(f"- round {found.round}: {escape(models.accusation(found))}")
-            lines += [f"  - {escape(text)}" for text in models.said(found)]
-        lines += [f"- assumption: {escape(t)}" for t in models.assumptions(blamed.blames)]
+            lines.append(f"- round {found.round}: {in_markdown(models.accusation(found))}")
+            lines += [f"  - {in_markdown(text)}" for text in models.said(found)]
+        lines += [f"- assumption: {in_markdown(t)}" for t in models.assumptions(blamed.blames)]
         yield "\n".join([*lines, ""])
 
 
@@ -351,33 +392,20 @@ def _accepted(run: Run, row: Row) -> bool:
     return all(run.accepts(result) for cell in row.cells.values() for result in cell.results)
 
 
-def _worst_failures(page: Capped, run: Run) -> None:
-    """Each gradient that fails, the worst first; those that a guilty stage spoils are counted."""
-    spoilt = failures.explained(run, Part.GRADIENT)
-    groups = [group for group in failures.groups(run) if group not in spoilt]
-    named = len({r.case.implementation for r in run.results}) > 1
-    blocks = (_failure(group, named) for group in groups)
-    page.add_all(blocks, "failing gradient", len(groups))
-    if spoilt:
-        page.add(f"\n{words.plural(len(spoilt), 'gradient')} that the guilty stages spoil.\n")
-
-
-def _failure(group: failures.Group, named: bool) -> str:
-    first, more = group.results[0], group.results[1:]
-    said = failure_text.alone(first)
-    whose = f"{_short(group.implementation)} · " if named else ""
-    about = clip(words.subject(group.output, group.part), SHORT)
-    text = f"{whose}{_short(f'{group.op}/{group.dialect}')} · {about}"
-    if said.lead:
-        text = f"{text}: {clip(said.lead, SHORT)}"
+def _folded_cause(cause: Cause, named: bool) -> str:
+    """One cause of failures to unfold: a value that shows it, the evidence, the command."""
+    said, first = causes.told(cause, named=named), cause.telling
+    facts = failure_text.alone(first).facts
+    told = "; ".join(filter(None, (said.element, said.extent)))
     lines = [f"- {words.word(first.finding.verdict)} in {code(clip(words.case(first), SHORT))}"]
-    lines += [f"- {label}: {_brief(fact)}" for label, fact in said.facts if label not in QUIET]
-    if more:
-        lines.append(f"- … and {len(more):,} more: {_brief(failure_text.rest(more, [first]))}")
+    lines += [f"- {_brief(told)}"] if told else []
+    lines += [f"- {label}: {_brief(fact)}" for label, fact in facts if label not in QUIET]
     if first.finding.printed.strip():
         lines += ["", "printed:", *fenced(printed.lines(first.finding.printed, printed.FEW))]
-    lines += ["", *fenced([words.command(first.repro)], "sh")] if first.repro else []
-    return folded(words.word(group.verdict), text, lines)
+    lines += ["", *fenced([said.run], "sh")] if said.run else []
+    where = f" ({said.source})" if said.source else ""
+    who = clip(f"{said.who}{where}", SHORT)
+    return folded(words.word(cause.verdict), who, lines, clip(said.sentence, SHORT))
 
 
 def _short(name: str) -> str:
@@ -386,4 +414,4 @@ def _short(name: str) -> str:
 
 def _brief(text: str) -> str:
     """A printable line of foreign text, cut and escaped."""
-    return escape(clip(text, SHORT))
+    return in_markdown(clip(text, SHORT))

@@ -6,7 +6,8 @@ import html
 import re
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import outline
+from gradcheck.report import outline, prose
+from gradcheck.report.prose import escape
 from gradcheck.results import words
 from gradcheck.results.verdict import Verdict
 
@@ -17,20 +18,18 @@ if TYPE_CHECKING:
     from gradcheck.results.case_result import CaseResult
 
 LEGEND: Final = (
-    "In brackets: the worst error of what passed, in multiples of its bound; no brackets: none."
+    "In brackets: the worst error of a pass, in multiples of its tolerance; no brackets: no error."
 )
 """What stands below a table of verdicts."""
 SHARES: Final = ((1e-3, "< 0.001"), (1e-2, "< 0.01"), (0.1, "< 0.1"), (1.0, "< 1"))
-"""How a pass's worst error is told, in multiples of its bound."""
+"""A pass's worst error in multiples of its tolerance."""
 
-SPECIAL: Final = re.compile(r"[\\`*_\[\]|~$]")
-"""What markdown reads in the middle of a line; foreign text never begins one."""
 PLAIN: Final = re.compile(r"[\w./,\[\] -]+", re.ASCII)
 """What can stand in code as it is, in a table too."""
 
 
 def cell(found: Cell | None) -> str:
-    """A verdict; of what passed, how near to the bound it came; of what did not, the error."""
+    """A verdict, and how its error compares with the tolerance."""
     if found is None:
         return "–"
     result = outline.shown(found)
@@ -65,7 +64,7 @@ def matrix_head(table: outline.Table) -> list[str]:
     """The names of a table's columns, and the rule below them."""
     heads = [
         table.kind.value,
-        "dialect",
+        "variant",
         words.OUTPUT[table.kind],
         *map(code, table.dtypes),
         "samples",
@@ -92,11 +91,19 @@ def matrix_lines(rows: Sequence[Row], dtypes: Sequence[str]) -> Iterator[str]:
         yield f"| {' | '.join(line)} |"
 
 
-def folded(word: str, text: str, lines: Sequence[str]) -> str:
-    """A line that opens with a verdict's word, if there is one, and unfolds to `lines`."""
+def folded(word: str, text: str, lines: Sequence[str], says: str = "") -> str:
+    """A line that unfolds to `lines`: a verdict's word, if there is one, names, and prose.
+
+    Args:
+        word: the verdict's word, or empty.
+        text: names, shown as they are.
+        lines: Markdown.
+        says: a sentence behind the names, with `code` between backticks.
+    """
     # What stands in <summary> is HTML: GitHub reads no markdown there.
     bold = f"<b>{word}</b> " if word else ""
-    summary = f"<details><summary>{bold}{html.escape(text)}</summary>"
+    named = html.escape(text) + (f": {prose.in_html(says)}" if says else "")
+    summary = f"<details><summary>{bold}{named}</summary>"
     return "\n".join(["", summary, "", *lines, "", "</details>", ""])
 
 
@@ -105,15 +112,6 @@ def fenced(lines: Sequence[str], language: str = "") -> list[str]:
     runs = [len(ticks) for line in lines for ticks in re.findall("`+", line)]
     fence = "`" * (1 + max([2, *runs]))
     return [f"{fence}{language}", *lines, fence]
-
-
-def escape(text: str) -> str:
-    r"""One line of foreign text as markdown that shows it as it is.
-
-    >>> escape("a|b <i>`c`")
-    'a\\|b &lt;i&gt;\\`c\\`'
-    """
-    return SPECIAL.sub(r"\\\g<0>", html.escape(text, quote=False))
 
 
 def code(text: str) -> str:

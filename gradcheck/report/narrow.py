@@ -1,4 +1,4 @@
-"""Which roundings to a narrower type are rejected, as text, markdown and JSON."""
+"""Which roundings to a narrower type are rejected, in every format."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 from tabulate import tabulate
 
 from gradcheck.numerics.narrow import OPERANDS, WHAT
-from gradcheck.report.marked import code, escape, table
+from gradcheck.report import power_html
+from gradcheck.report.marked import code, table
 from gradcheck.report.power_page import page, suite_of
+from gradcheck.report.prose import escape, in_markdown
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gradcheck.power.narrow import NarrowPower, Outcome
 
@@ -34,10 +36,12 @@ def render(power: NarrowPower, format: str) -> str:
     """The table in one of `FORMATS`, ending in a newline."""
     if format == "json":
         return json.dumps(_plain(power), indent=2) + "\n"
+    if format == "html":
+        return power_html.render(_page(power))
     if format == "markdown":
         return _markdown(power)
     parts = [tabulate(_totals(power), _HEADS, tablefmt="simple", disable_numparse=True)]
-    parts += [f"not rejected, and nobody knows why: {_named(one)}" for one in power.missed]
+    parts += [f"not rejected, for no known reason: {_named(one)}" for one in power.missed]
     return "\n\n".join([*parts, summary(power)]) + "\n"
 
 
@@ -86,6 +90,65 @@ def _markdown(power: NarrowPower) -> str:
     if power.missed:
         lines += ["## Missed", "", *(f"- {escape(_named(one))}" for one in power.missed), ""]
     return page(lines, summary(power))
+
+
+def _page(power: NarrowPower) -> power_html.PowerPage:
+    scores = []
+    for judged, of in _grouped(power.outcomes, lambda one: one.judged).items():
+        hidden = sum(bool(not one.rejected and one.reason) for one in of)
+        scores.append(
+            power_html.Score(
+                name=f"judged by {judged}", part=sum(one.rejected for one in of),
+                of=len(of) - hidden, note=f"{hidden:,} more have no visible effect",
+            )
+        )  # fmt: skip
+    missed = len(power.missed)
+    sections = []
+    for name, of in _grouped(power.outcomes, lambda one: one.subject.partition("/")[0]).items():
+        rejected, hidden = sum(one.rejected for one in of), sum(bool(one.reason) for one in of)
+        sections.append(
+            power_html.Section(
+                name=clean(name),
+                counts=f"{rejected:,} of {len(of) - hidden:,} roundings rejected",
+                mutants=tuple(_mutant(one) for one in of if not one.rejected),
+            )
+        )
+    total = len(power.outcomes)
+    headline = f"{plural(missed, 'rounding')} of {total:,} missed"
+    return power_html.PowerPage(
+        command="gradcheck power --narrow",
+        headline=headline if missed else "every rounding that has a visible effect is rejected",
+        passed=power.sound,
+        facts=suite_of(power),
+        scores=tuple(scores),
+        sections=tuple(sections),
+        tables=(
+            power_html.Table(
+                title="Roundings by type", heads=_HEADS, rows=tuple(map(tuple, _totals(power)))
+            ),
+        ),
+        summary=summary(power),
+    )
+
+
+def _grouped(
+    outcomes: Iterable[Outcome], key: Callable[[Outcome], str]
+) -> dict[str, list[Outcome]]:
+    groups: dict[str, list[Outcome]] = {}
+    for one in outcomes:
+        groups.setdefault(key(one), []).append(one)
+    return groups
+
+
+def _mutant(one: Outcome) -> power_html.Mutant:
+    """A rounding that is not rejected."""
+    return power_html.Mutant(
+        name=clean(f"{one.subject.partition('/')[2]} {one.what}".strip()),
+        state="equivalent" if one.reason else "survived",
+        says=clean(f"Rounded to {_title(one.type)} in {one.dtype}, judged by {one.judged}."),
+        label=_title(one.type),
+        note=clean(one.reason),
+    )
 
 
 def _by_operator(outcomes: Sequence[Outcome]) -> str:
@@ -140,7 +203,7 @@ def _reasons(outcomes: Iterable[Outcome]) -> list[str]:
         named = dict.fromkeys(f"{one.subject} {one.what}" for one in found)
         text = f"{judged}, {plural(len(found), 'rounding')}: {found[0].reason}"
         lines += [
-            f"- {escape(clean(text))}",
+            f"- {in_markdown(clean(text))}",
             f"  <details><summary>{plural(len(named), 'place')}</summary>",
         ]
         lines += [f"  {', '.join(code(clean(name)) for name in named)}</details>"]

@@ -87,10 +87,16 @@ class Page:
                 lines += [f"  {label}", *self.wrap(text, "      ", "      ")]
         return lines
 
-    def judged(self, verdict: Verdict, text: str) -> list[str]:
-        """A paragraph that opens with a verdict."""
+    def first(self, lines: list[str], most: int) -> list[str]:
+        """At most so many lines of a paragraph; the last one shows whether there are more."""
+        kept = lines[:most]
+        return kept if kept == lines else [*kept[:-1], clip_end(f"{kept[-1]} …", self.width)]
+
+    def judged(self, verdict: Verdict, text: str, most: int | None = None) -> list[str]:
+        """A paragraph that opens with a verdict, or its first lines."""
         lead = words.word(verdict)
-        first, *others = self.wrap(text, f"{lead} ", "  ")
+        whole = self.wrap(text, f"{lead} ", "  ")
+        first, *others = whole if most is None else self.first(whole, most)
         return [first.replace(lead, self.word(verdict), 1), *others]
 
     def quoted(self, text: str) -> list[str]:

@@ -211,7 +211,9 @@ def v_says(finding: Finding) -> str:
     if found is None or found.best is None:
         return ""
     step = f"the best difference (h = {words.number(found.steps[found.best], 2)})"
-    known = f"{_place(finding, found)}: {step} knows the slope to {words.number(found.floor, 2)}"
+    known = (
+        f"{_place(finding, found)}: {step} gives the slope to within {words.number(found.floor, 2)}"
+    )
     exact = finding.oracle and not found.off <= max(found.bound, found.error_bar)
     return f"{known}; {_off(found, exact=exact)}"
 
@@ -230,8 +232,8 @@ def _off(found: VCurve, *, exact: bool) -> str:
     if found.off > found.floor and times:
         return f"{off}, {times} times as much"
     if exact:  # beside a kink, or where forward jumps
-        return f"{off}: no difference can tell, 50-digit arithmetic does"
-    return f"{off}, less than a difference can tell"
+        return f"{off}: smaller than any difference can show; 50-digit arithmetic shows it"
+    return f"{off}, less than a difference can show"
 
 
 def _place(finding: Finding, found: VCurve) -> str:
@@ -256,7 +258,7 @@ def _levels(found: VCurve, y: Axis, best: Dot | None) -> tuple[Level | None, Lev
         x = min(max(middle, LEFT + ROOM), RIGHT - ROOM)  # between the arms of the V
         off = _level(y.at(found.off), x, text, "middle", above=higher)
     if 0 < found.bound < math.inf:
-        text = f"allowed: {words.number(found.bound, 2)}"
+        text = f"tolerance: {words.number(found.bound, 2)}"
         bound = _level(y.at(found.bound), RIGHT - 4, text, "end", above=not higher)
     return off, bound
 

@@ -1,4 +1,4 @@
-"""The kill matrix and its score, as text, markdown and JSON."""
+"""The mutation test of operators, the kill matrix and its score, in every format."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
-from gradcheck.report.marked import code, escape, table
+from gradcheck.report import power_html
+from gradcheck.report.marked import code, table
 from gradcheck.report.page import wrapped_table
 from gradcheck.report.power_page import bullets, facts, filled, page
+from gradcheck.report.prose import escape, in_markdown
 from gradcheck.results.words import clean, plural
+from gradcheck.spec.defect import LABELS
 
 if TYPE_CHECKING:
     from gradcheck.power.operators import Power, Score, Trial
@@ -24,17 +27,21 @@ LISTED: Final = 40
 
 HEADS: Final = (
     "family", "operators", "mutants killed", "equivalent", "narrow killed", "narrow equivalent",
-    "impostors killed", "false alarms",
+    "generic killed", "false alarms",
 )  # fmt: skip
-LEGEND: Final = "● rejected   · passes   (blank) is no different there"
+LEGEND: Final = "● rejected   · not rejected   (blank) equal to the right gradient there"
 MARKS: Final = ("x", ".", "-")
-MARKS_SAY: Final = "`x` rejected, `.` passes, `-` is no different there"
+KINDS: Final = {"impostor": "generic", "narrow": "rounding"}
+"""What stands for the class of mutants that nobody wrote."""
+MARKS_SAY: Final = "`x` rejected, `.` not rejected, `-` equal to the right gradient there"
 
 
 def render(power: Power, format: str, *, width: int = 100, short: bool = False) -> str:
     """The score in one of `FORMATS`, ending in a newline; `short` is for the terminal alone."""
     if format == "json":
         return _json(power)
+    if format == "html":
+        return power_html.render(_page(power))
     return _markdown(power) if format == "markdown" else _terminal(power, width, short)
 
 
@@ -83,6 +90,14 @@ def _row(name: str, scores: Sequence[Score]) -> list[str]:
 
 
 def _problems(power: Power) -> Iterator[str]:
+    yield from _troubles(power)
+    for found, trial in power.survivors:
+        yield f"{found.op}/{trial.what} survives: {_advice(trial)}"
+    yield from _mistakes(power)
+
+
+def _troubles(power: Power) -> Iterator[str]:
+    """What could not be tried, right VJPs that fail, and samples that reject nothing."""
     yield from power.troubles
     for found in power.scores:
         yield from found.troubles
@@ -91,14 +106,16 @@ def _problems(power: Power) -> Iterator[str]:
             for case in found.alarms
         )
         yield from (
-            f"{case}: this sample rejects nothing; give it other values, or take it out"
+            f"{case}: this sample rejects nothing; change its values or remove it"
             for case in found.useless
         )
-    for found, trial in power.survivors:
-        yield f"{found.op}/{trial.what} survives: {_advice(trial)}"
+
+
+def _mistakes(power: Power) -> Iterator[str]:
+    """Mutants that are declared otherwise than they are."""
     for found, trial in power.refuted:
         yield (
-            f"{found.op}/{trial.what}: it is said to be equivalent ({trial.equivalent}), but "
+            f"{found.op}/{trial.what}: it is declared equivalent ({trial.equivalent}), but "
             f"{found.cheapest(trial)} rejects it; name that sample in `killer` instead"
         )
     for found, trial in power.misnamed:
@@ -109,23 +126,32 @@ def _problems(power: Power) -> Iterator[str]:
 
 
 def _advice(trial: Trial) -> str:
+    """What is wrong with a survivor, and what to do."""
+    return " ".join(filter(None, (_sentence(trial.says), _remedy(trial))))
+
+
+def _sentence(text: str) -> str:
+    return f"{text.rstrip('. ')}." if text.strip() else ""
+
+
+def _remedy(trial: Trial) -> str:
+    """What to do about a survivor."""
     if trial.kind == "narrow":
-        return f"{trial.says.rstrip('. ')}. {trial.doubt}"
+        return trial.doubt
     if trial.equivalent:
-        return f"it is said to be equivalent ({trial.equivalent}), but {trial.doubt}"
+        return f"It is declared equivalent ({trial.equivalent}), but {trial.doubt}"
     if not trial.tried:
-        return "it could not be tried, for reasons named here; repair these first"
-    says = f"{trial.says.rstrip('. ')}. No sample notices"
+        return "It could not be tried; correct the problems listed here first"
     if trial.kind == "impostor":
-        return f"{says}; add one whose gradient has such elements"
-    return f"{says}; add one that does, or prove in `equivalent` that it is the right VJP"
+        return "No sample rejects it; add one whose gradient has such elements"
+    return "No sample rejects it; add one that does, or prove in `equivalent` that it is right"
 
 
 def _matrix(
     found: Score, trials: Sequence[Trial], mark: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: a wrong answer per row, a case per column."""
-    heads = ["wrong answer", "class", "cheapest", *found.sizes]
+    """Heads and rows: a wrong gradient per row, a case per column."""
+    heads = ["wrong gradient", "class", "cheapest", *found.sizes]
     rows = [
         [
             trial.what,
@@ -146,7 +172,7 @@ def _matrix(
 
 def _state(power: Power) -> str:
     if power.sound:
-        return "every wrong answer is rejected"
+        return "every wrong gradient is rejected"
     if not power.complete:
         return "incomplete: the run stopped early"
     something = any(found.trials or not found.sound for found in power.scores)
@@ -183,10 +209,10 @@ def _narrow(found: Score, width: int) -> str:
     ]
     lines = [filled(f"{found.op}: {LEGEND}", width), table] if rows else [f"{found.op}:"]
     if routine:
-        text = f"{plural(len(routine), 'impostor')} rejected in every case: {_kinds(routine)}"
-        lines.append(filled(text, width))
+        count = plural(len(routine), "generic wrong gradient")
+        lines.append(filled(f"{count} rejected in every case: {_kinds(routine)}", width))
     lines += [filled(line, width) for line in _narrowed(found)]
-    return "\n".join([*lines, "cases (elements): wrong answers rejected", *names])
+    return "\n".join([*lines, "cases (elements): wrong gradients rejected", *names])
 
 
 def _told(found: Score) -> tuple[list[Trial], list[Trial]]:
@@ -208,7 +234,7 @@ def _narrowed(found: Score) -> list[str]:
     rest = len(narrow) - sum(map(len, proofs.values()))
     killed = sum(bool(t.killed) for t in narrow)
     return [
-        f"narrow numbers: {killed} of {rest} rejected",
+        f"roundings: {killed} of {rest} rejected",
         *(f"equivalent, {proof}: {_short(of)}" for proof, of in proofs.items()),
     ]
 
@@ -248,7 +274,12 @@ def _overviews(power: Power) -> Iterator[tuple[str, tuple[str, ...], list[list[s
         "Modelled on real bugs:",
         ("mutant", "class", "modelled on", "cheapest killer"),
         [
-            [code(f"{s.op}/{t.what}"), t.label, escape(clean(t.modelled_on)), code(s.cheapest(t))]
+            [
+                code(f"{s.op}/{t.what}"),
+                t.label,
+                in_markdown(clean(t.modelled_on)),
+                code(s.cheapest(t)),
+            ]
             for s in power.scores
             for t in s.of("mutant")
             if t.modelled_on
@@ -256,9 +287,9 @@ def _overviews(power: Power) -> Iterator[tuple[str, tuple[str, ...], list[list[s
     )
     says = {t.what.partition(" of ")[0]: t.says for t in power.trials("impostor")}
     yield (
-        "Impostors, which need no knowledge of the operator:",
-        ("impostor", "in place of a gradient"),
-        [[code(name), escape(_alone(text))] for name, text in says.items()],
+        "Generic wrong gradients, made without knowledge of the operator:",
+        ("generic", "in place of a gradient"),
+        [[code(name), in_markdown(_alone(text))] for name, text in says.items()],
     )
 
 
@@ -281,29 +312,137 @@ def _details(found: Score) -> list[str]:
     killed = sum(bool(t.killed) for t in each)
     wrong = sum(not t.proved_equivalent for t in each)
     told, routine = _told(found)
-    title = f"<b>{found.op}</b> {killed} of {plural(wrong, 'wrong answer')} rejected"
+    title = f"<b>{found.op}</b> {killed} of {plural(wrong, 'wrong gradient')} rejected"
     rows = [
         [
             code(trial.what),
             trial.label,
-            escape(clean(trial.equivalent or trial.says)) if trial.kind == "mutant" else "",
+            in_markdown(clean(trial.equivalent or trial.says)) if trial.kind == "mutant" else "",
             code(found.cheapest(trial)) if trial.killed else "–",
             f"`{''.join(row[3:])}`" if found.sizes else "",
         ]
         for trial, row in zip(told, _matrix(found, told, MARKS)[1], strict=True)
     ]
-    heads = ("wrong answer", "class", "what is wrong", "cheapest killer", "matrix")
+    heads = ("wrong gradient", "class", "what is wrong", "cheapest killer", "matrix")
     lines = [f"<details><summary>{title}</summary>", ""]
     if routine:
-        lines += [f"Impostors that every case rejects: {escape(_kinds(routine))}.", ""]
+        lines += [
+            f"Generic wrong gradients that every case rejects: {in_markdown(_kinds(routine))}.",
+            "",
+        ]
     lines += [table(heads, rows), ""] if rows else []
-    lines += [line for text in _narrowed(found) for line in (f"{escape(clean(text))}.", "")]
+    lines += [line for text in _narrowed(found) for line in (f"{in_markdown(clean(text))}.", "")]
     cases = [
         f"{i} {code(case)} ({found.sizes[case]}) {rejected} of {tried}"
         for i, (case, (rejected, tried)) in enumerate(found.certificates.items(), 1)
     ]
-    lines += [f"Cases (elements), wrong answers rejected: {', '.join(cases)}.", ""] if cases else []
+    lines += (
+        [f"Cases (elements), wrong gradients rejected: {', '.join(cases)}.", ""] if cases else []
+    )
     return [*lines, "</details>"]
+
+
+def _page(power: Power) -> power_html.PowerPage:
+    mutants, narrow, impostors = map(power.trials, ("mutant", "narrow", "impostor"))
+    scores = [
+        _scored("mutants written by hand", mutants),
+        _scored("rounding mutants", narrow),
+        _scored("generic wrong gradients", impostors),
+    ]
+    sections = tuple(_section(found) for found in power.scores)
+    killed, wrong = (sum(getattr(s, part) for s in scores) for part in ("part", "of"))
+    headline = f"all {wrong:,} wrong gradients are rejected"
+    if killed < wrong:
+        headline = f"{plural(len(power.survivors), 'wrong gradient')} of {wrong:,} not rejected"
+    return power_html.PowerPage(
+        command="gradcheck power",
+        headline=headline if power.sound or killed < wrong else _state(power),
+        passed=power.sound,
+        facts=facts(power, power.dtypes),
+        scores=(
+            *(score for score in scores if score.of),
+            power_html.alarms(
+                sum(len(found.alarms) for found in power.scores),
+                sum(found.judged for found in power.scores),
+                "right gradients rejected",
+            ),
+        ),
+        sections=sections,
+        problems=tuple(map(clean, (*_troubles(power), *_mistakes(power)))),
+        grids=(_grid(power),) if mutants else (),
+        summary=summary(power),
+    )
+
+
+def _scored(name: str, trials: Sequence[Trial]) -> power_html.Score:
+    equivalent = sum(trial.proved_equivalent for trial in trials)
+    return power_html.Score(
+        name=name,
+        part=sum(bool(trial.killed) for trial in trials),
+        of=len(trials) - equivalent,
+        note=f"{equivalent:,} more proved equivalent" if equivalent else "",
+    )
+
+
+def _grid(power: Power) -> power_html.Grid:
+    """Operators by classes of defects: how many mutants there are, all rejected or not."""
+    labels = [label for label in LABELS if any(t.label == label for t in power.trials("mutant"))]
+    rows = []
+    for found in power.scores:
+        cells = []
+        for label in labels:
+            of = [t for t in found.of("mutant") if t.label == label and not t.proved_equivalent]
+            cells.append(power_html.counted(sum(bool(t.killed) for t in of), len(of)))
+        rows.append((clean(found.op), tuple(cells)))
+    return power_html.Grid(
+        title="Operators by class of defect",
+        corner="operator",
+        columns=tuple((LABELS[label].word, LABELS[label].says) for label in labels),
+        rows=tuple(rows),
+        note="Each cell: the number of mutants written by hand, all of them rejected; `2/3`: two "
+        "of three are.",
+    )
+
+
+def _section(found: Score) -> power_html.Section:
+    told, routine = _told(found)
+    survived = [t for t in found.of("narrow") if t.survives]
+    generic = f"Generic wrong gradients rejected in every sample: {_kinds(routine)}."
+    notes = [generic] if routine else []
+    notes += [f"{text[0].upper()}{text[1:]}." for text in _narrowed(found)]
+    counts = [
+        f"{sum(bool(t.killed) for t in of)} of {sum(not t.proved_equivalent for t in of)} {what}"
+        for kind, what in (("mutant", "mutants"), ("narrow", "roundings"), ("impostor", "generic"))
+        if (of := found.of(kind))
+    ]
+    return power_html.Section(
+        name=clean(found.op),
+        counts=" · ".join(counts),
+        mutants=tuple(_mutant(found, trial) for trial in [*told, *survived]),
+        notes=tuple(map(clean, notes)),
+        samples=tuple(
+            (clean(case), f"{plural(found.sizes[case], 'element')}, rejects {part} of {of}")
+            for case, (part, of) in found.certificates.items()
+        ),
+    )
+
+
+def _mutant(found: Score, trial: Trial) -> power_html.Mutant:
+    label = LABELS[trial.label].word if trial.label in LABELS else KINDS.get(trial.kind, "")
+    equal = trial.proved_equivalent
+    marks = ("●", "·", "◦")
+    each = trial.kind != "narrow"  # which is tried until one sample rejects it
+    return power_html.Mutant(
+        name=clean(trial.what),
+        state="equivalent" if equal else "rejected" if trial.killed else "survived",
+        says=clean(trial.says),
+        label=label,
+        by=f"`{clean(found.cheapest(trial))}`" if trial.killed else "",
+        extent=f"{len(trial.killed)} of {plural(len(trial.tried), 'sample')}" if each else "",
+        marks="".join(_matrix(found, [trial], marks)[1][0][3:]) if each else "",
+        note=clean(trial.equivalent if equal else _remedy(trial) if trial.survives else ""),
+        modelled_on=clean(trial.modelled_on),
+    )
 
 
 def _json(power: Power) -> str:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report.marked import escape
+from gradcheck.report.prose import in_markdown
 from gradcheck.results.words import clean
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gradcheck.power.operators import Power
     from gradcheck.power.rule import RulePower
 
-FORMATS: Final = ("terminal", "markdown", "json")
+FORMATS: Final = ("terminal", "markdown", "html", "json")
 
 
 def suite_of(found: ContractPower | NarrowPower | RulePower) -> str:
@@ -40,7 +40,7 @@ def filled(text: str, width: int, indent: str = "  ") -> str:
 
 def bullets(lines: Iterable[str]) -> list[str]:
     """Problems as a list in markdown, and the empty line behind it; nothing without any."""
-    items = [f"- {escape(clean(line))}" for line in lines]
+    items = [f"- {in_markdown(clean(line))}" for line in lines]
     return [*items, ""] if items else []
 
 

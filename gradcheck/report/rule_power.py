@@ -1,4 +1,4 @@
-"""Which wrong update rules are rejected, and by which samples, as text, markdown and JSON."""
+"""Which wrong update rules are rejected, and by which samples, in every format."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tabulate import tabulate
 
-from gradcheck.report.marked import code, escape, table
+from gradcheck.report import power_html
+from gradcheck.report.marked import code, table
 from gradcheck.report.power_page import bullets, listed, page, suite_of
+from gradcheck.report.prose import escape, in_markdown
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradcheck.power.rule import Kills, RulePower
 
 HEADS: Final = ("rule", "wrong update", "to be caught by", "rejected in", "what is wrong")
@@ -21,6 +25,8 @@ def render(power: RulePower, format: str) -> str:
     """The attack in one of `FORMATS`, ending in a newline."""
     if format == "json":
         return json.dumps(_plain(power), indent=2) + "\n"
+    if format == "html":
+        return power_html.render(_page(power))
     if format == "markdown":
         return _markdown(power)
     text = tabulate(
@@ -51,19 +57,65 @@ def _problems(power: RulePower) -> list[str]:
         "Change the sample so that it shows, or name the one that does"
         for found in power.survivors
     ]
-    lines += [
+    return [*lines, *_alarms(power)]
+
+
+def _alarms(power: RulePower) -> list[str]:
+    return [
         f"{case}: the right rule does not pass; run it with `gradcheck run --rule`"
         for case in power.alarms
     ]
-    return lines
 
 
 def _markdown(power: RulePower) -> str:
     state = "every wrong update is rejected" if power.sound else "NOT SOUND"
-    rows = [[*map(code, row[:3]), *map(escape, row[3:])] for row in map(_row, power.kills)]
+    rows = [[*map(code, row[:3]), *map(in_markdown, row[3:])] for row in map(_row, power.kills)]
     lines = [f"**gradcheck power --rule: {state}**", "", escape(suite_of(power)), ""]
     lines += [table(HEADS, rows), "", *bullets(_problems(power))]
     return page(lines, summary(power))
+
+
+def _page(power: RulePower) -> power_html.PowerPage:
+    every, survivors = power.kills, power.survivors
+    rejected = len(every) - len(survivors)
+    headline = f"{rejected:,} of {len(every):,} wrong updates are rejected"
+    return power_html.PowerPage(
+        command="gradcheck power --rule",
+        headline=headline if survivors else f"all {len(every):,} wrong updates are rejected",
+        passed=power.sound,
+        facts=suite_of(power),
+        scores=(
+            power_html.Score(name="wrong updates", part=rejected, of=len(every)),
+            power_html.alarms(len(power.alarms), power.judged, "right updates rejected"),
+        ),
+        sections=tuple(_section(score.kills) for score in power.scores if score.kills),
+        problems=tuple(map(clean, _alarms(power))),
+        summary=summary(power),
+    )
+
+
+def _section(found: Sequence[Kills]) -> power_html.Section:
+    mutants = tuple(map(_mutant, found))
+    rejected = sum(mutant.state == "rejected" for mutant in mutants)
+    return power_html.Section(
+        name=clean(found[0].mutant.rule),
+        counts=f"{rejected} of {plural(len(mutants), 'wrong update')}",
+        mutants=mutants,
+    )
+
+
+def _mutant(found: Kills) -> power_html.Mutant:
+    mutant = found.mutant
+    remedy = f"It is not rejected by `{mutant.killer}`; change that sample, or name one that does"
+    return power_html.Mutant(
+        name=clean(mutant.name),
+        state="rejected" if found.as_said else "survived",
+        says=clean(mutant.says),
+        by=f"`{clean(mutant.killer)}`",
+        extent=f"{len(found.killed)} of {plural(len(found.tried), 'case')}",
+        note="" if found.as_said else clean(remedy),
+        modelled_on=clean(mutant.modelled_on),
+    )
 
 
 def _plain(power: RulePower) -> dict[str, Any]:

@@ -280,7 +280,7 @@ class _Page(Page):
         if len(facts) > 1:
             facts = [clip_end(f"  {part}", self.width) for part in parts]
         room = CAUSE_LINES - len(facts) - 1
-        lines = self.first(self.judged(cause.verdict, f"{said.who}{where}"), min(room - 1, 2))
+        lines = self.judged(cause.verdict, f"{said.who}{where}", min(room - 1, 2))
         if said.sentence:
             lines += self.first(self.wrap(said.sentence, "  ", "  "), room - len(lines))
         lines += facts
@@ -289,11 +289,6 @@ class _Page(Page):
         if said.run:
             lines.append(f"  run: {said.run}")  # to be copied: never broken
         return lines
-
-    def first(self, lines: list[str], most: int) -> list[str]:
-        """At most so many lines of a paragraph; the last one shows whether there are more."""
-        kept = lines[:most]
-        return kept if kept == lines else [*kept[:-1], clip_end(f"{kept[-1]} …", self.width)]
 
     def summary(self, run: Run, found: Sequence[Cause]) -> list[str]:
         """Every cause in a line, where not all are shown above, and the run in one sentence."""
@@ -321,7 +316,10 @@ class _Page(Page):
         taken = sorted(run.timing.cases.items(), key=lambda pair: -pair[1])[: self.slowest]
         return [
             f"{'slowest case' if len(taken) == 1 else f'slowest {len(taken)} cases'}",
-            *(f"  {seconds:8.2f} s  {words.clean(name)}" for name, seconds in taken),
+            *(
+                clip_end(f"  {seconds:8.2f} s  {words.clean(name)}", self.width)
+                for name, seconds in taken
+            ),
         ]
 
     def baseline(self, run: Run) -> list[str]:

@@ -21,6 +21,12 @@ AT_MOST: Final = "stopped at too many failures (--max-fail)"
 """What it begins with where it was asked to end after several."""
 AT_TIME: Final = "the time of the run, --max-time"
 """What it begins with where it was asked to end after some time."""
+BY_BUDGET: Final = "left out by --budget"
+"""What the reason of a SKIP begins with that is left out by a budget of the run."""
+NO_FEATURES: Final = (
+    "a sum or a norm over no features: asked with --all, or by name with --sample, alone"
+)
+"""The reason of a SKIP of samples that are not asked of other code unless it is asked for."""
 
 Standing = Verdict | Known
 """How a result stands: a verdict, or what a baseline makes of one."""

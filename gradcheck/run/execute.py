@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,11 +15,13 @@ import gradcheck
 from gradcheck.explain.case_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.run import Header, Run, Timing, digest_of
+from gradcheck.results.run import BY_BUDGET, Header, Run, Timing, digest_of
+from gradcheck.results.verdict import Verdict
 from gradcheck.results.words import plural
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
 from gradcheck.run.limits import CrashLimit, TimeLimit, TimeUp
 from gradcheck.run.plan import LoadedPlan, Plan, loaded
+from gradcheck.run.telling import most_telling
 from gradcheck.run.workers import WorkersLostError
 from gradcheck.spec.case import AnyCase
 
@@ -57,7 +59,8 @@ def execute(
 
     An implementation that does not load is a trouble of the run; the others are judged. After
     Ctrl-C the run has the results so far, marked incomplete. When the plan's time is up, the
-    remaining cases are NOTRUN.
+    remaining cases are NOTRUN. When its budget is spent, they are SKIP, or NOTRUN where nothing of
+    their dialect was judged; with a budget, the most telling cases come first.
 
     Args:
         plan: what is judged, and how.
@@ -70,7 +73,7 @@ def execute(
         LoadError: none of the implementations loads.
         ManifestError: a manifest is wrong for one of the cases.
     """
-    with TimeLimit(plan.max_time) as limit, ExitStack() as stack:
+    with TimeLimit(plan.max_time, plan.budget) as limit, ExitStack() as stack:
         try:
             ready = stack.enter_context(limit.entered(loaded(plan)))
         except TimeUp:
@@ -89,6 +92,9 @@ def executed(
     plan, troubles, limit = ready.plan, [*ready.troubles], limit or TimeLimit(None)
     began, seconds = time.monotonic(), dict[str, float]()
     cases, header = plan.everything, header_of(plan, ready.bindings)
+    if plan.budget is not None:
+        cases = most_telling(plan.suite, cases)
+    limit.judging()
     found: dict[int, list[CaseResult]] = {}
     records: list[CaseResult]
     crashes, stopped, late = CrashLimit(), "", False
@@ -98,6 +104,9 @@ def executed(
         with limit.entered(_judging(ready, cases, crashes, progress or _silent)) as judging:
             try:
                 for place in range(len(cases)):
+                    if limit.spent:
+                        found |= _finished(judging, crashes, found)
+                        break
                     records, start = [], time.monotonic()
                     found[place] = records
                     try:
@@ -111,8 +120,7 @@ def executed(
                     if stopped:
                         break
             except (KeyboardInterrupt, WorkersLostError):
-                for place, results in judging.finished().items():
-                    found[place] = found.get(place) or [*crashes.counted(place, results)]
+                found |= _finished(judging, crashes, found)
                 raise
     except TimeUp:
         stopped, late = limit.why, True
@@ -122,6 +130,8 @@ def executed(
         stopped = str(error)
         troubles.append(f"{error}; {error.advice}")
     else:
+        if limit.spent and not stopped:
+            _leave_out(plan, ready, cases, found)
         stopped = stopped if len(found) < len(cases) else ""
     reached = sum(map(bool, found.values()))
     if late:
@@ -139,6 +149,43 @@ def executed(
         troubles=tuple(troubles),
         timing=Timing(seconds=time.monotonic() - began, cases=seconds),
     )
+
+
+def _finished(
+    judging: _Local | _Remote, crashes: CrashLimit, found: Mapping[int, list[CaseResult]]
+) -> dict[int, list[CaseResult]]:
+    """By place, the results of cases that were judged ahead of their turn."""
+    ahead = judging.finished().items()
+    return {p: found.get(p) or [*crashes.counted(p, results)] for p, results in ahead}
+
+
+def _leave_out(
+    plan: Plan,
+    ready: LoadedPlan,
+    cases: Sequence[AnyCase],
+    found: dict[int, list[CaseResult]],
+) -> None:
+    """Add a result for each case that a budget leaves out: SKIP, or NOTRUN of what nobody saw.
+
+    A dialect of which an implementation was judged in one case at least is known in part.
+    """
+    judged = {
+        (r.case.implementation, r.case.kind, r.case.op, r.case.dialect, r.case.dtype)
+        for results in found.values()
+        for r in results
+        if r.finding.verdict not in (Verdict.SKIP, Verdict.NOTRUN)
+    }
+    for place, case in enumerate(cases):
+        known = found.setdefault(place, [])
+        for left in not_reached(plan, case, [b.name for b in ready.bindings], known, ""):
+            of = left.case
+            seen = (of.implementation, of.kind, of.op, of.dialect, of.dtype) in judged
+            verdict, reason = Verdict.SKIP, f"{BY_BUDGET} {plan.budget:g}"
+            if not seen:
+                verdict = Verdict.NOTRUN
+                reason = f"--budget {plan.budget:g} was spent before any case of it"
+            finding = replace(left.finding, verdict=verdict, reason=reason)
+            known.append(replace(left, finding=finding))
 
 
 def _not_reached(why: str, reached: int, planned: int) -> str:

@@ -19,6 +19,7 @@ from gradcheck.implementations.returned import failures
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case, with_v_curves
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding, Part
+from gradcheck.results.run import NO_FEATURES
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.limits import CALL
 from gradcheck.run.plan import Plan
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 Ask = Callable[[Implementation, str], Sequence[Finding]]
 """Judges one case for an implementation and a dtype."""
-LeftOut = Callable[[str, str], str]
-"""Why an operator is left out for an implementation; empty if it is judged."""
+LeftOut = Callable[[str, str, str], str]
+"""Why an operator's dialect is left out for an implementation; empty if it is judged."""
 _JUDGED: Final = count()
 
 
@@ -76,7 +77,7 @@ def judge_next(
         case: the case.
         bindings: the implementations.
         why: the diagnoser.
-        left_out: why an operator is left out for an implementation.
+        left_out: why an operator's dialect is left out for an implementation.
         asks: implementations and dtypes to judge; None: all.
     """
     crash_or_hang.of_case(f"{case.name} {next(_JUDGED)}")  # a repeated case has a new budget
@@ -91,7 +92,7 @@ def _judge(
     case: AnyCase,
     bindings: Sequence[Implementation],
     why: LazyDiagnoser,
-    left_out: LeftOut = lambda implementation, op: "",
+    left_out: LeftOut = lambda implementation, op, dialect: "",
     asks: Container[tuple[str, str]] | None = None,
 ) -> Iterator[CaseResult]:
     fingerprint = ""
@@ -103,7 +104,7 @@ def _judge(
         ask = _invalid(error)
     dtypes = plan.dtypes_of(case)
     for binding in bindings:
-        reason = left_out(binding.name, case.spec.name)
+        reason = left_out(binding.name, case.spec.name, case.dialect.name)
         for dtype in dtypes:
             if asks is not None and (binding.name, dtype) not in asks:
                 continue
@@ -204,6 +205,8 @@ def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
     truths = _truths(plan, case)
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        if case.sample.no_features and not plan.asks_without_features(binding.name):
+            return [Finding(name=CALL, verdict=Verdict.SKIP, reason=NO_FEATURES)]
         truth = truths[dtype]
         if isinstance(truth, Finding):
             return [truth]
@@ -218,10 +221,11 @@ def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
     def owed(
         truth: CaseTruth, binding: Implementation, dtype: str, found: Sequence[Finding]
     ) -> Sequence[Finding]:
-        from gradcheck.judge.contract_check import judge_contract
+        from gradcheck.judge.contract_check import PROPERTIES, QUICK, judge_contract
 
         source = next((f.source for f in found if f.source), "")
-        broken = judge_contract(truth, binding, dtype, judged=found)
+        properties = PROPERTIES if plan.all else QUICK
+        broken = judge_contract(truth, binding, dtype, properties, found)
         return why.explained(case, binding, dtype, [replace(f, source=source) for f in broken])
 
     return ask

@@ -1,4 +1,4 @@
-"""Limits of a run: crashes of one operator's code, and the time of the whole run.
+"""Limits of a run: crashes of one dialect's code, and the time of the whole run.
 
 Crashes are counted in the order of a run's cases, not in that of processes as they die: the
 count is the same for one job, for several, and for shards that are joined again.
@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Final, Self, TypeVar
 
-from gradcheck.implementations.processes.crash_or_hang import LIMITS, too_often
+from gradcheck.implementations.processes.crash_or_hang import LIMITS, too_often, variant_of
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.run import AT_TIME
@@ -32,7 +32,7 @@ MAX_TIMER: Final = 1e8
 
 
 class CrashLimit:
-    """Counts crashes and hangs of each operator; after too many its other cases are left out.
+    """Counts crashes and hangs of each dialect; after too many its other cases are left out.
 
     Cases may become known out of order: what counts for a case are those before its place.
     """
@@ -45,21 +45,24 @@ class CrashLimit:
         """Count the results of the case at a place."""
         for r in results:
             if r.finding.verdict in LIMITS:
-                self._places[r.case.implementation, r.case.op, r.finding.verdict].append(place)
+                variant = variant_of(r.case.op, r.case.dialect)
+                self._places[r.case.implementation, variant, r.finding.verdict].append(place)
 
-    def why(self, place: int, implementation: str, op: str) -> str:
+    def why(self, place: int, implementation: str, op: str, dialect: str) -> str:
         """Why the case at a place is left out; empty if it is judged."""
+        variant = variant_of(op, dialect)
 
         def before(verdict: Verdict) -> int:
-            return sum(p < place for p in self._places[implementation, op, verdict])
+            return sum(p < place for p in self._places[implementation, variant, verdict])
 
-        return too_often(op, before) or ""
+        return too_often(variant, before) or ""
 
     def applied(self, place: int, results: Iterable[CaseResult]) -> Iterator[CaseResult]:
         """The results of the case at a place, with one NOTRUN per dtype that is left out."""
         seen = set()
         for result in results:
-            why = self.why(place, result.case.implementation, result.case.op)
+            of = result.case
+            why = self.why(place, of.implementation, of.op, of.dialect)
             if not why:
                 yield result
             elif (
@@ -102,13 +105,16 @@ class TimeLimit:
     """The time of a run, which starts with the object; with `seconds` None it has no end.
 
     In the main thread a `breaking` block is interrupted when the time is up. In other threads,
-    which get no signals, and on Windows, a block that starts too late is refused.
+    which get no signals, and on Windows, a block that starts too late is refused. A `budget` in
+    seconds, which starts with `judging`, interrupts nothing: once it is spent, no further case is
+    begun.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, budget: float | None = None) -> None:
         """Start the clock."""
-        self.seconds = seconds
+        self.seconds, self.budget = seconds, budget
         self._end = float("inf") if seconds is None else time.monotonic() + seconds
+        self._spent: float | None = None
         self._breaks = False
         self._stack = ExitStack()
 
@@ -116,6 +122,15 @@ class TimeLimit:
     def over(self) -> bool:
         """Whether the time is up."""
         return time.monotonic() >= self._end
+
+    def judging(self) -> None:
+        """Start the clock of the budget: everything is loaded."""
+        self._spent = None if self.budget is None else time.monotonic() + self.budget
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget is spent."""
+        return self._spent is not None and time.monotonic() >= self._spent
 
     @property
     def why(self) -> str:

@@ -128,7 +128,7 @@ def _refuse_overlap(group: Sequence[Named]) -> None:
     for one in group:
         if len(group) > 1 and not one.header.shard:
             raise UsageError(
-                f"{one.name}: it is no shard, and {_other(one, group).name} is of the same "
+                f"{one.name}: it is not a shard, and {_other(one, group).name} is of the same "
                 f"implementations: merge what `gradcheck run --shard I/N` wrote"
             )
 
@@ -228,7 +228,7 @@ def _beside(runs: Sequence[Named]) -> Run:
         if one.run.complete and first.run.complete and one.header.cases != first.header.cases:
             raise UsageError(
                 f"{one.name}: its cases are others than those of {first.name}: "
-                "run both with the same selection"
+                "run both with --all, or with the same selection of what both have"
             )
     results = tuple(result for one in runs for result in one.run.results)
     header = replace(

@@ -62,10 +62,10 @@ JOBS: Final = Kind(
 SECONDS: Final = Kind("write seconds, a positive number", _seconds)
 
 SELECTION: Final = "what is judged"
-IMPLEMENTATION: Final = "whose code, and how it is run"
+IMPLEMENTATION: Final = "implementation"
 HOW: Final = ""
 GATE: Final = "the gate"
-LIMITS: Final = "how much of it"
+LIMITS: Final = "limits"
 WHERE: Final = " "
 REPORTS: Final = "reports"
 
@@ -153,8 +153,8 @@ OPTIONS: Final = (
     ),
     Option(
         name="dialect", section=SELECTION, kind=STRINGS, metavar="GLOB",
-        help="only dialects that match (repeat); default: all",
-        pytest="only dialects that match (repeat)",
+        help="only dialects, the variants of an operator, that match (repeat); default: all",
+        pytest="only dialects, the variants of an operator, that match (repeat)",
     ),
     Option(
         name="sample", section=SELECTION, kind=STRINGS, metavar="GLOB",
@@ -174,8 +174,8 @@ OPTIONS: Final = (
         pytest="a suite of your own, MODULE:NAME (repeat)",
     ),
     Option(
-        name="impl", section=IMPLEMENTATION, kind=STRINGS, metavar="WHOSE",
-        help="whose code: reference (default), torch, jax, pkg.module:NAME, or a manifest, "
+        name="impl", section=IMPLEMENTATION, kind=STRINGS, metavar="IMPL",
+        help="implementation: reference (default), torch, jax, pkg.module:NAME, or a manifest, "
         "FILE.toml (repeat)",
         pytest="judge this implementation: reference, torch, jax, pkg.module:NAME, FILE.toml "
         "(repeat)",
@@ -194,21 +194,22 @@ OPTIONS: Final = (
         name="timeout", section=IMPLEMENTATION, kind=SECONDS, default=TIMEOUT, metavar="S",
         plan="timeout", repro="always",
         help="seconds that one call of a Python implementation may take; default 30 (a manifest "
-        "says it for itself)",
+        "sets its own). Where JAX, numba or torch.compile is loaded, the first call with arguments "
+        "of a size may take 120 more",
         pytest="seconds that one call of a Python implementation may take; default 30",
     ),
     Option(
         name="convention", section=IMPLEMENTATION, kind=STRING, default="", metavar="SYSTEM",
         plan="convention", repro="always",
-        help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …); "
-        "default: any subgradient",
-        pytest="on kinks accept only what this system returns (PyTorch, JAX, ggml, …)",
+        help="at kinks accept only the subgradient that this system chooses (PyTorch, JAX, ggml, "
+        "…); default: any subgradient",
+        pytest="at kinks accept only the subgradient that this system chooses (PyTorch, JAX, …)",
     ),
     Option(
         name="seed", section=IMPLEMENTATION, kind=INTEGER, default=0, metavar="N",
         plan="seed", repro="always",
-        help="of all inputs; default 0",
-        pytest="of all inputs; default 0",
+        help="seed of all inputs; default 0",
+        pytest="seed of all inputs; default 0",
     ),
     Option(
         name="dtype", section=HOW, kind=STRINGS, metavar="DTYPE",
@@ -217,20 +218,27 @@ OPTIONS: Final = (
         pytest="float64, float32, float16, bfloat16, all (repeat); default: the first two",
     ),
     Option(
+        name="all", section=HOW, kind=SWITCH, plan="all",
+        help="also what is not implemented (reported as UNBOUND), samples without features, and "
+        "more sizes of code that JAX, numba or torch.compile compiles for each",
+        pytest="also what is not implemented, as skipped items, samples without features, and more "
+        "sizes of code that is compiled for each",
+    ),
+    Option(
         name="train", section=HOW, kind=SWITCH, plan="train", repro="training",
-        help="models: train each at its smallest size; does every step's loss fall as predicted?",
+        help="models: train each at its smallest size, and check that every step's loss falls as "
+        "predicted",
         pytest="models: train each at its smallest size",
     ),
     Option(
         name="project", section=HOW, kind=SWITCH, plan="project", repro="model",
-        help="models: hold gradients against slopes of the loss, as of any function, and not "
-        "element by element",
-        pytest="models: hold gradients against slopes of the loss",
+        help="models: compare gradients with slopes of the loss instead of element by element",
+        pytest="models: compare gradients with slopes of the loss",
     ),
     Option(
         name="full", section=HOW, kind=SWITCH, target="project", config=False,
         parse={"action": "store_const", "const": False, "default": False},
-        help="models: element by element, which is the default, whatever a project says",
+        help="models: element by element (default); overrides `project` in pyproject.toml",
     ),
     Option(
         name="taylor", section=HOW, kind=SWITCH, plan="taylor",
@@ -240,9 +248,9 @@ OPTIONS: Final = (
     Option(
         name="contract", section=HOW, kind=SWITCH, plan="contract", repro="contract",
         parse={"action": "optional", "default": None},
-        help="what a backward owes beyond its numbers (linear, no state, any layout, …), once per "
-        "operator and dialect; default: of all but the reference",
-        pytest="ask what a backward owes beyond its numbers, of the reference too",
+        help="also check side conditions of the backward (linear, no mutation, any memory layout, "
+        "…), once per operator and dialect; default: of all but the reference",
+        pytest="check side conditions of the backward, of the reference too",
     ),
     Option(
         name="jobs", section=HOW, kind=JOBS, default=1, metavar="N", short="-j", plan="jobs",
@@ -250,27 +258,26 @@ OPTIONS: Final = (
     ),
     Option(
         name="baseline", section=GATE, kind=STRING, metavar="FILE", paths=True,
-        help="failures that are known (`gradcheck baseline write FILE`): the gate fails on "
-        "anything else, and on a listed one that passes",
+        help="file of known failures (`gradcheck baseline write FILE`): the gate fails on any "
+        "other failure, and on a listed one that passes",
         pytest="failures that are known (`gradcheck baseline write FILE`): they are xfailed, "
         "strictly, and anything else about them fails",
     ),
     Option(
         name="require", section=GATE, kind=STRINGS, metavar="GLOB",
-        help="operators, models or rules that have to pass, or to fail as the baseline says: there "
-        "the gate fails on UNSUPPORTED, UNBOUND and SKIP, too; OP or OP/DIALECT (repeat)",
+        help="operators, models or rules that must pass, or fail as the baseline says: the gate "
+        "also fails on UNSUPPORTED, UNBOUND and SKIP; OP or OP/DIALECT (repeat)",
         pytest="operators, models or rules that may not be UNSUPPORTED or UNBOUND (repeat)",
     ),
     Option(
         name="exit-zero", section=GATE, kind=SWITCH, config=False,
-        help="exit with 0 where the gate fails; reports say `fail` all the same, and what cannot "
-        "be judged keeps its code",
+        help="exit with 0 if the gate fails; reports still say `fail`, and other exit codes stay",
     ),
     Option(
         name="first", section=LIMITS, kind=SWITCH, short="-x", short_only=True, target="max_fail",
         config=False,
         parse={"action": "store_const", "const": 1, "default": None},
-        help="stop at the first case with a failure that no baseline knows",
+        help="stop at the first case with a failure that is not in the baseline",
     ),
     Option(
         name="max-fail", section=LIMITS, kind=CASES, metavar="N",
@@ -278,12 +285,18 @@ OPTIONS: Final = (
     ),
     Option(
         name="max-time", section=LIMITS, kind=SECONDS, metavar="S", plan="max_time",
-        help="seconds that the run may take in all: then what goes on is ended, and the rest is "
-        "NOTRUN",
+        help="seconds that the run may take in all; after that, running calls are ended and "
+        "remaining cases are NOTRUN (exit code 1)",
+    ),
+    Option(
+        name="budget", section=LIMITS, kind=SECONDS, metavar="S", plan="budget",
+        help="seconds of judging after which no case is begun: a typical sample of every operator "
+        "comes first, then the most telling ones; the others are SKIP, or NOTRUN where an operator "
+        "was not reached",
     ),
     Option(
         name="lf", section=LIMITS, kind=SWITCH, config=False,
-        help="of the selection, only the cases that failed last time in this folder",
+        help="only the selected cases that failed last time in this folder",
     ),
     Option(
         name="shard", section=LIMITS, kind=STRING, metavar="I/N",
@@ -298,13 +311,13 @@ OPTIONS: Final = (
     Option(
         name="executor", section=WHERE, kind=_one_of("local", "dask"), default="local",
         choices=("local", "dask"), plan="executor",
-        help="what the jobs run on: local (default), processes of this machine; dask, a Dask "
-        "cluster, of N local workers unless --scheduler names one (needs gradcheck[dask])",
+        help="run jobs in local processes (local, default) or on a Dask cluster (dask): that of "
+        "--scheduler, else N local workers (needs gradcheck[dask])",
     ),
     Option(
         name="scheduler", section=WHERE, kind=STRING, default="", metavar="ADDRESS",
         plan="scheduler",
-        help="with --executor dask: the cluster of this scheduler (tcp://HOST:8786)",
+        help="with --executor dask: address of the scheduler (tcp://HOST:8786)",
     ),
     Option(
         name="output", section=REPORTS, kind=STRINGS, metavar="FILE[:FORMAT]", short="-o",
@@ -314,7 +327,7 @@ OPTIONS: Final = (
     ),
     Option(
         name="format", section=REPORTS, kind=STRING, default="terminal", metavar="FORMAT",
-        help="what stdout carries: terminal (default), concise (a line per failing gradient), "
+        help="format of stdout: terminal (default), concise (a line per failing gradient), "
         "markdown, summary, html, json, jsonl, junit, github, gitlab, badge",
     ),
     Option(
@@ -328,7 +341,8 @@ OPTIONS: Final = (
     Option(
         name="color", section=REPORTS, kind=_one_of("auto", "always", "never"), default="auto",
         choices=("auto", "always", "never"),
-        help="of what a terminal shows; auto (default): where it can, and NO_COLOR is not set",
+        help="colour terminal output; auto (default): if the terminal supports it and NO_COLOR is "
+        "not set",
     ),
     Option(
         name="quiet", section=REPORTS, kind=SWITCH, short="-q",
@@ -336,6 +350,6 @@ OPTIONS: Final = (
     ),
     Option(
         name="progress", section=REPORTS, kind=SWITCH,
-        help="progress also where stderr is no terminal: a line every 30 s",
+        help="progress also if stderr is not a terminal: a line every 30 s",
     ),
 )  # fmt: skip

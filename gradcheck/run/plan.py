@@ -6,12 +6,17 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from gradcheck.errors import LoadError, ManifestError
-from gradcheck.implementations.bound import Closing, Implementation, LaidOut
+from gradcheck.errors import LoadError, ManifestError, Unsupported
+from gradcheck.implementations.bound import Closing, Implementation, LaidOut, bind
+from gradcheck.implementations.checked_call import bound_by
 from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import TIMEOUT
+from gradcheck.implementations.returned import Broken
+from gradcheck.results import required
 from gradcheck.spec.case import AnyCase, Kind
 from gradcheck.spec.loading import installed_suites
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:  # a run of operators needs neither models nor update rules
 
 Executor = Literal["local", "dask"]
 T = TypeVar("T")
+C = TypeVar("C", bound=AnyCase)
+Key = tuple[Kind, str, str]
 SHARD: Final = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 
 
@@ -59,6 +66,14 @@ class Plan:
         executor: where the jobs run; it changes no report.
         scheduler: the address of a Dask cluster; empty: one is started.
         max_time: the seconds that the run may take in all; None: any number.
+        budget: the seconds of judging after which no case is begun; None: any number. With a budget
+            the most telling cases come first.
+        all: whether cases are judged that no implementation binds, samples without features by
+            other code than the suite's, and all sizes of code that is compiled for each.
+        named: the globs by which kinds of cases were selected; of one that selects nothing bound,
+            all cases stay.
+        known: the globs of a baseline's entries, whose cases stay.
+        by_name: whether samples were selected by name, so that those without features are judged.
     """
 
     suite: Suite
@@ -87,13 +102,22 @@ class Plan:
     executor: Executor = "local"
     scheduler: str = ""
     max_time: float | None = None
+    budget: float | None = None
+    all: bool = True
+    named: Sequence[tuple[Kind, str]] = ()
+    known: Sequence[str] = ()
+    by_name: bool = False
 
     @property
     def everything(self) -> list[AnyCase]:
         """The cases that are judged: operators, then models, then update rules."""
-        every: list[AnyCase] = [*self.cases, *self.models, *self.rules]
-        wanted = [case for case in every if self.only is None or case.name in self.only]
+        wanted = [case for case in self.whole if self.only is None or case.name in self.only]
         return [*shard_of(wanted, self.shard)]
+
+    @property
+    def whole(self) -> list[AnyCase]:
+        """The cases of all kinds, before --lf and shards."""
+        return [*self.cases, *self.models, *self.rules]
 
     def dtypes_of(self, case: AnyCase) -> Sequence[str]:
         """The dtypes in which a case is judged."""
@@ -102,6 +126,10 @@ class Plan:
     def owes_contract(self, implementation: str) -> bool:
         """Whether the contract of an implementation is checked."""
         return implementation != "reference" if self.contract is None else self.contract
+
+    def asks_without_features(self, implementation: str) -> bool:
+        """Whether an implementation is judged at samples without features."""
+        return self.all or self.by_name or implementation == "reference"
 
 
 def names_of(cases: Iterable[AnyCase]) -> set[tuple[str, str]]:
@@ -123,7 +151,7 @@ def parsed_shard(text: str) -> tuple[int, int]:
     """
     found = SHARD.fullmatch(text)
     if found is None or int(found[1]) > int(found[2]):
-        raise ValueError(f"{text!r} is no shard; write I/N with 1 ≤ I ≤ N, such as 1/3")
+        raise ValueError(f"{text!r} is not a shard; write I/N with 1 ≤ I ≤ N, such as 1/3")
     return int(found[1]), int(found[2])
 
 
@@ -154,11 +182,20 @@ def joined_shards(shards: Sequence[Sequence[T]]) -> list[T]:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPlan:
-    """A plan with its implementations; `troubles` are messages on those that did not load."""
+    """A plan with its implementations.
+
+    Attributes:
+        plan: what is judged; without `Plan.all`, nothing that no implementation binds.
+        bindings: the implementations that loaded.
+        troubles: messages on those that did not.
+        left_out: the number of operators, models and rules that are left out since nobody binds
+            them.
+    """
 
     plan: Plan
     bindings: Sequence[Implementation]
     troubles: Sequence[str]
+    left_out: int = 0
 
 
 @contextmanager
@@ -169,13 +206,17 @@ def loaded(plan: Plan) -> Iterator[LoadedPlan]:
         UnknownNameError, LoadError, ManifestError: as `run.execute` does.
     """
     bindings, troubles = load_all(plan)
+    planned = plan
+    if not plan.all:
+        plan = bound_part(plan, bindings)
     if any(plan.owes_contract(binding.name) for binding in bindings):
         from gradcheck.judge.contract_check import contract_cases  # door: contracts
 
         plan = replace(plan, contract_at=contract_cases(plan.cases))
     try:
         _smoke(plan, bindings)
-        yield LoadedPlan(plan, bindings, troubles)
+        left_out = len({c.spec.name for c in planned.whole} - {c.spec.name for c in plan.whole})
+        yield LoadedPlan(plan, bindings, troubles, left_out)
     finally:
         _close(bindings)
 
@@ -205,6 +246,56 @@ def load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
     if first is not None and not bindings:
         raise first
     return bindings, troubles
+
+
+def bound_part(plan: Plan, bindings: Sequence[Implementation]) -> Plan:
+    """The plan without the operators, models and rules that no implementation binds.
+
+    The reference, which binds all of them, does not count. What is required or known to fail stays,
+    bound or not, and so does all that was asked for by a glob that selects nothing bound: it is
+    reported as UNBOUND.
+    """
+    others = [binding for binding in bindings if binding.name != "reference"]
+    every: dict[Key, list[AnyCase]] = {}
+    for case in plan.whole:
+        every.setdefault(key_of(case), []).append(case)
+    has = {key for key in every if any(_binds(plan, binding, every[key]) for binding in others)}
+    stays = has | {key for key in every if required.matching(plan.require, [key[1:]])}
+    for kind, glob in plan.named or [(kind, "*") for kind in Kind]:
+        meant = {key for key in every if key[0] is kind and fnmatchcase(key[1], glob)}
+        stays |= meant if meant.isdisjoint(has) else set()
+    listed = _listed(plan)
+
+    def kept(cases: Sequence[C]) -> list[C]:
+        return [case for case in cases if key_of(case) in stays or case.name in listed]
+
+    return replace(plan, cases=kept(plan.cases), models=kept(plan.models), rules=kept(plan.rules))
+
+
+def key_of(case: AnyCase) -> Key:
+    """The kind of a case, its operator, model or rule, and the dialect."""
+    return case.kind, case.spec.name, case.dialect.name
+
+
+def _binds(plan: Plan, binding: Implementation, cases: Sequence[AnyCase]) -> bool:
+    """Whether an implementation has one of the cases, or says anything about it."""
+    for case in cases:
+        try:
+            if bound_by(partial(bind, binding, case, plan.dtypes_of(case)[0])) is not None:
+                return True
+        except (Unsupported, Broken):
+            return True
+    return False
+
+
+def _listed(plan: Plan) -> set[str]:
+    """The names of cases that an entry of the baseline matches in some dtype."""
+    if not plan.known:
+        return set()
+    from gradcheck.results.baseline.match import Names  # door: a baseline
+
+    names = Names(f"{c.name}/{dtype}" for c in plan.whole for dtype in plan.dtypes_of(c))
+    return {name.rpartition("/")[0] for glob in plan.known for name in names.matching(glob)}
 
 
 def _smoke(plan: Plan, bindings: Sequence[Implementation]) -> None:

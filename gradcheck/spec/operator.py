@@ -34,8 +34,9 @@ class Sample:
     arrays for indices. `draw` is seeded by the operator's and the sample's names. Values must fill
     float64's mantissa, as those of `draw` do: code that rounds short ones is right at them.
     `exact` marks a sample that needs just these short values (zeros, equal ones); `at_kink` one
-    with elements exactly on a declared kink. `dialects` limits the sample to those dialects (empty:
-    all).
+    with elements exactly on a declared kink; `no_features` one with an empty axis that is summed or
+    normalised over, which code other than the suite's is asked only with --all or by name.
+    `dialects` limits the sample to those dialects (empty: all).
     """
 
     name: str
@@ -45,6 +46,7 @@ class Sample:
     dialects: tuple[str, ...] = ()
     at_kink: bool = False
     exact: bool = False
+    no_features: bool = False
 
     def __post_init__(self) -> None:
         check_name("sample", self.name)

@@ -254,9 +254,9 @@ class UserCase(CaseBase):
         try:
             bound = bound_operator(entry, self.attrs, fixed, [*self.named])
         except Unsupported as error:
-            raise UsageError(f"{error}: let it take that, or leave it out of @case") from None
+            raise UsageError(f"{error}: let it take that, or remove it from @case") from None
         if bound.forward is None:
-            raise UsageError("there is no forward to difference: case.check(forward, vjp)")
+            raise UsageError("there is no forward; pass case.check(forward, vjp)")
         return bound
 
     def _record(self, finding: Finding, source: str) -> CaseResult:
@@ -315,7 +315,5 @@ def as_entry(forward: Any, vjp: Callable[..., Any] | None) -> Any:
     if vjp is not None:
         entry = {"vjp": vjp} if forward is None else {"forward": forward, "vjp": vjp}
     if differentiated(entry) is None and not any(method(entry, role) for role in ROLES):
-        raise UsageError(
-            f"there is no vjp: case.check(forward, vjp), not of a {type(forward).__name__} alone"
-        )
+        raise UsageError(f"a {type(forward).__name__} has no vjp; pass case.check(forward, vjp)")
     return entry

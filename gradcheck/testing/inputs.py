@@ -136,7 +136,7 @@ def _shape(function: str, shape: Sequence[Any]) -> tuple[int, ...]:
     for size in shape:
         whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
         if not whole or size < 0:
-            raise UsageError(f"{function}(…): {size!r} is no size of an axis: write whole numbers")
+            raise UsageError(f"{function}(…): invalid axis size {size!r}: write whole numbers")
     return tuple(int(size) for size in shape)
 
 

@@ -179,9 +179,9 @@ class Session:
         path = self._option("baseline")
         if not self._option("impl"):
             raise UsageError(
-                "--gradcheck-baseline is about an implementation: name it with --gradcheck-impl"
+                "--gradcheck-baseline needs an implementation: name it with --gradcheck-impl"
                 if path
-                else "--gradcheck: nobody's code is named: say whose with --gradcheck-impl, or as "
+                else "--gradcheck: no implementation is named: use --gradcheck-impl, or "
                 "`impl` in [tool.gradcheck] of pyproject.toml"
             )
         return read(Path(path)) if path else None
@@ -200,7 +200,8 @@ class Session:
         kept = asked(option("require"), plan.suite, selected)
         if not option("config"):  # a project requires things of a whole run
             refuse_left_out(option("require"), kept)
-        return replace(plan, require=kept)
+        known = [entry.match for entry in self.baseline.entries] if self.baseline else []
+        return replace(plan, require=kept, known=known)
 
 
 def _checks(plan: Plan, bindings: Sequence[Implementation]) -> list[Check]:

@@ -360,14 +360,14 @@ def test_a_wider_bound_that_gives_no_reason_is_refused(wider):
 def test_a_wider_bound_is_used_where_it_is_needed_and_said(full):
     assert words(check(np.tanh, rounded_inside, X, full=full)) == {"x": "fail"}
     found = check(np.tanh, rounded_inside, X, full=full, wider=TABLE)
-    text = "by a bound 4e+09 ulp wider: tanh is looked up in a table of float32"
+    text = "by a tolerance 4e+09 ulp wider: tanh is looked up in a table of float32"
     assert (words(found), found.findings[0].slack) == ({"x": "pass"}, text)
     head, table = str(found).split("\n\n")
     assert head.startswith(f"PASS rounded_inside · dx, float64\n  {text}\n  dx[")
     assert " > " not in head
     lines = table.splitlines()
     assert lines[0].endswith("  allowed by")
-    assert lines[2].endswith("  a bound 4e+09 ulp wider")
+    assert lines[2].endswith("  a tolerance 4e+09 ulp wider")
     assert assert_vjp(np.tanh, rounded_inside, X, full=full, wider=TABLE) is None
 
 
@@ -375,10 +375,10 @@ def test_a_wider_bound_hides_no_more_than_it_says():
     small = Slack(ulp=10, because=TABLE.because)
     found = check(np.tanh, rounded_inside, X, wider=small)
     assert words(found) == {"x": "fail"}
-    assert "a bound 10 ulp wider: tanh is looked up" in str(found)
+    assert "a tolerance 10 ulp wider: tanh is looked up" in str(found)
     huge = check(np.tanh, rounded_inside, X, wider=Slack(ulp=1e16, because=TABLE.because))
     assert words(huge) == {"x": "inconclusive"}
-    assert "their bounds are a tenth of the gradient, or more" in huge.findings[0].reason
+    assert "their tolerances are a tenth of the gradient, or more" in huge.findings[0].reason
 
 
 def test_a_wider_bound_that_nothing_needs_leaves_no_trace():

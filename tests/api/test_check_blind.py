@@ -82,7 +82,7 @@ def test_zeros_are_not_settled_where_forward_overflows():
         assert not normalised(x).any()
         found = check(normalised, lambda ct, x: np.zeros_like(x), x)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "are no proof" in found.findings[0].reason
+    assert "do not prove it" in found.findings[0].reason
     assert "other values in 50 digits" in found.findings[0].reason
 
 

@@ -291,6 +291,6 @@ def test_a_wider_bound_with_a_reason_passes_a_kernel_that_truncates():
     found = check(forward, vjp, x, wider=wider)
     assert (found.ok, found.findings[0].slack) == (
         True,
-        "by a bound 2 ulp wider: the unit truncates",
+        "by a tolerance 2 ulp wider: the unit truncates",
     )
     assert not check(forward, wrong, x, wider=wider)

@@ -100,7 +100,7 @@ def test_the_rows_are_those_that_were_asked_for():
 
 def test_assert_vjp_takes_the_same_options():
     assert_vjp(layer, layer_vjp, X, W, order=2, double_vjp=layer_double, jvp=layer_jvp)
-    with pytest.raises(AssertionError, match=r"double dx, float64\n  .* outside their bound"):
+    with pytest.raises(AssertionError, match=r"double dx, float64\n  .* outside the tolerance"):
         assert_vjp(layer, layer_vjp, X, W, order=2, double_vjp=double_scaled(1, 1.01))
 
 

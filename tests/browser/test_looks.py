@@ -1,7 +1,14 @@
 """What a report looks like: light, dark, printed, narrow, without JavaScript, under attack."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 
+from gradcheck.report import diff, power_html
+from gradcheck.report.power_html import Cell, Grid, Mutant, PowerPage, Score, Section, Table
+from gradcheck.results.diff.change import Side
+from gradcheck.results.diff.compare import compared
 from gradcheck.results.verdict import Verdict
 
 pytestmark = pytest.mark.slow
@@ -112,7 +119,8 @@ def test_a_print_shows_the_report_and_no_tools(visit, failing):
     page.emulate_media(media="print")
     for gone in (".tools", ".corner", "nav", ".copy"):
         assert page.locator(gone).first.is_hidden()
-    assert page.get_by_text("3 of 24 elements are outside their bound").first.is_visible()
+    told = page.get_by_text("3 of 24 elements are outside their bound")
+    assert told.filter(visible=True).count() == 2  # with the evidence, which is folded
     assert page.locator("table.matrix").is_visible()
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
     ink = page.evaluate("getComputedStyle(document.querySelector('td.cell span')).color")
@@ -239,3 +247,90 @@ def test_a_verdict_is_never_told_by_colour_alone(visit, failing):
     marks = page.locator("td.cell:not(.none) b").all_text_contents()
     assert marks
     assert set(marks) <= words
+
+
+MUTATIONS = PowerPage(
+    command="gradcheck power", headline="1 of 3 not rejected", passed=False, facts="seed 0",
+    scores=(Score(name="mutants", part=1, of=2), power_html.alarms(0, 4, "right ones rejected")),
+    sections=(
+        Section(
+            name="silu", counts="1 of 2 mutants", notes=("Rejected: `zeros`.",),
+            mutants=(
+                Mutant(name="halved", state="rejected", says="It is `x / 2`.", label="scale",
+                       by="`typical`", extent="1 of 2 samples", marks="●·"),
+                Mutant(name="sly", state="survived", says="It is off.", label="term",
+                       note="Add a sample."),
+                Mutant(name="same", state="equivalent", says="It is right.", label="term"),
+            ),
+            samples=(("default/typical", "3 elements"),),
+        ),
+        *(Section(name=f"op{i}", counts="none", mutants=()) for i in range(4)),
+    ),
+    problems=("`x` is not there",),
+    grids=(Grid(title="Grid", corner="operator",
+                columns=tuple((f"class{i}", "c") for i in range(30)),
+                rows=(("silu", (Cell(text="1/2", tone="bad", says="1 of 2"), *[Cell()] * 29)),)),),
+    tables=(Table(title="Table", heads=("a", "b"), rows=(("`x`", "y"),)),),
+    summary="POWER fail",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """The script of axe-core, which examines a page."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None:
+        pytest.skip("axe-core is not installed: pip install 'gradcheck[test]'")
+    return (Path(found.origin).parent / "axe.min.js").read_text("utf-8")
+
+
+VIOLATIONS = """async () => (await axe.run(document)).violations.map(
+  (found) => [found.id, found.nodes.map((node) => node.html)])"""
+UNFOLD = "document.querySelectorAll('details').forEach((element) => { element.open = true })"
+FORMS = {
+    "desktop": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+}
+
+
+def violations(page, axe):
+    page.evaluate(axe)
+    return page.evaluate(VIOLATIONS)
+
+
+@pytest.mark.slow(rest=2)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["failing", "faulty"])
+def test_axe_finds_nothing_in_a_run(visit, request, axe, name, form):
+    page = visit(request.getfixturevalue(name), bypass_csp=True, **FORMS[form])
+    assert violations(page, axe) == []
+    page.locator("td.cell:not(.none):visible").first.click()
+    page.wait_for_selector("tr.detail section")
+    page.evaluate(UNFOLD)
+    assert violations(page, axe) == []
+
+
+@pytest.mark.slow(rest=1)
+@pytest.mark.parametrize("form", FORMS)
+def test_axe_finds_nothing_in_a_difference_and_in_a_mutation_test(
+    visit, axe, failing, several, tmp_path, form
+):
+    sides = Side(name="old.json", run=several), Side(name="new.json", run=failing)
+    pages = {
+        "diff": diff.render(compared(*sides, {"reference": "reference"}), "html"),
+        "power": power_html.render(MUTATIONS),
+    }
+    for name, text in pages.items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(text, "utf-8")
+        page = visit.open(path, bypass_csp=True, **FORMS[form])
+        page.evaluate(UNFOLD)
+        assert violations(page, axe) == [], name
+
+
+def test_axe_sees_what_is_wrong(visit, passing, axe):
+    page = visit(passing, bypass_csp=True)
+    page.evaluate("document.querySelector('h1').style.color = '#aaa'")
+    page.evaluate("document.documentElement.removeAttribute('lang')")
+    assert {name for name, _ in violations(page, axe)} == {"color-contrast", "html-has-lang"}

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from gradcheck.report import power_html
 from gradcheck.results.finding import Certificate, Heat, VCurve
 from gradcheck.results.verdict import Verdict
 
@@ -174,7 +175,7 @@ def test_a_cell_unfolds_to_its_samples_and_its_certificate(visit, mixed):
     for part in ("PASS", "dx[1, 3]", "0.5", "0.5 ± 1e-20", "2.22e-16", "7.11e-15", "0/24", "2/3",
                  "a missing factor 1/n in the mean"):  # fmt: skip
         assert part in row
-    kills = page.get_by_role("table", name="Wrong answers that the same check rejects")
+    kills = page.get_by_role("table", name="Self-check: wrong gradients given to the same checks")
     found = [[mark.get_attribute("aria-label") for mark in line.get_by_role("img").all()]
              for line in kills.get_by_role("row").all()[1:]]  # fmt: skip
     assert found == [["rejected", "rejected", "blind"], ["rejected", "equal", "equal"]]
@@ -324,3 +325,50 @@ def test_models_are_filtered_sorted_and_unfolded_too(visit, faulty):
         ".querySelectorAll('tr:not([hidden]) th[scope=row]')[0].textContent.trim()"
     )
     assert order == "dwte"  # of the gradients, the one that fails
+
+
+def test_the_mutants_of_a_mutation_test_can_be_filtered(visit, tmp_path):
+    def section(op, *names):
+        mutants = tuple(
+            power_html.Mutant(name=name, state="rejected", says=f"It is {name}.", by="`typical`")
+            for name in names
+        )
+        return power_html.Section(name=op, counts="", mutants=mutants)
+
+    found = power_html.PowerPage(
+        command="gradcheck power", headline="all 5 are rejected", passed=True, facts="", scores=(),
+        sections=(section("gelu", "halved", "late"), section("silu", "late"),
+                  section("relu", "early"), section("exp", "lost")), summary="POWER pass",
+    )  # fmt: skip
+    path = tmp_path / "power.html"
+    path.write_text(power_html.render(found), "utf-8")
+    page = visit.open(path)
+    assert page.locator("details.mutants[open]").count() == 0
+    page.get_by_role("searchbox").fill("late")
+    assert page.locator("tbody tr:visible").count() == 2
+    assert page.locator("details.mutants:visible").count() == 2
+    assert page.locator("#count").inner_text() == "2 of 5 mutants"
+    page.get_by_role("searchbox").fill("late silu")
+    assert page.locator("tbody tr:visible").all_inner_texts()[0].startswith("late")
+    page.get_by_role("searchbox").fill("nothing like it")
+    assert page.get_by_text("No mutant matches.").is_visible()
+    page.get_by_role("searchbox").fill("")
+    assert page.locator("details.mutants[open]").count() == 0
+    page.get_by_role("button", name="unfold all").click()
+    assert page.locator("tbody tr:visible").count() == 5
+
+
+def test_causes_beyond_the_first_are_a_line_each_that_unfolds(visit, make):
+    whys = [make.why(says=f"`r` is {i}") for i in range(9)]
+    results = [make.result(f"op{i}", verdict=FAIL, diagnosis=why) for i, why in enumerate(whys)]
+    run = make.run(*results)
+    page = visit(run, viewport={"width": 1280, "height": 900})
+    cards = page.locator(".card.failure")
+    assert cards.count() == 9
+    last = cards.nth(8)
+    assert last.inner_text().strip() == "FAIL op8/weight · dx: r is 8"
+    assert last.bounding_box()["y"] < 1800  # all stand on the first two screens
+    last.locator("summary").first.click()
+    assert "gradcheck run --op op8" in last.inner_text()
+    page.get_by_role("searchbox").fill("op3")
+    assert page.locator(".card.failure:visible").count() == 1

@@ -337,3 +337,21 @@ def test_without_what_it_adds_a_variant_is_the_plain_operator(variant, op, attrs
     wanted = as_tuple(OPS[op].vjp(F64, ct, X, *more))
     np.testing.assert_allclose(found[0], wanted[0], rtol=1e-14, atol=1e-15)
     assert found[1:] == wanted[1:] == (None,) * len(more)
+
+
+# ── nothing to sum ───────────────────────────────────────────────────────────────────────────
+
+
+def test_sums_and_norms_over_nothing_are_marked():
+    """Other code is asked for them by name alone, as few libraries define them."""
+    marked = {f"{c.spec.name}/{c.sample.name}" for c in SUITE.cases() if c.sample.no_features}
+    assert marked == {
+        "matmul/empty-inner", "batch_norm/no-channels", "prod/no-columns", "cumprod/no-columns",
+        "kl_divergence/empty",
+    }  # fmt: skip
+    for case in SUITE.cases():
+        empty = [axis for p in case.primals for axis, n in enumerate(p.shape) if n == 0]
+        if case.sample.no_features:
+            assert empty, case.name
+        elif case.spec.family in ("norm", "reduction"):
+            assert all(p.shape[-1] for p in case.primals if p.ndim), case.name

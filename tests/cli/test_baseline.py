@@ -169,7 +169,7 @@ def test_write_does_not_overwrite(baseline, listed):
     before = listed.read_text()
     found = baseline("write", FILE, *WRONG)
     assert found.code == 2
-    assert "it is there already" in found.err
+    assert "it exists; update it with `gradcheck baseline update" in found.err
     assert listed.read_text() == before
 
 
@@ -188,14 +188,14 @@ def test_a_report_serves_as_well_as_a_run(run, baseline, listed):
     assert entry()["max_error"] == 3.0
     found = baseline("check", FILE, "run.json", "--op", "relu")
     assert found.code == 2
-    assert "--op: the run is read from run.json; leave it out" in found.err
+    assert "--op: the run is read from run.json; remove --op" in found.err
 
 
 def test_a_report_of_another_suite_is_refused(run, baseline, listed):
     run("--suite", "kernels:FAILING", "-o", "run.json")
     found = baseline("check", FILE, "run.json")
     assert found.code == 2
-    assert "it is of the suite mine 1, and this is builtin" in found.err
+    assert "its suite is mine 1, expected builtin" in found.err
     assert baseline("check", FILE, "absent.json").code == 2
 
 
@@ -263,7 +263,7 @@ def test_a_disk_that_fills_leaves_the_file_as_it_was(baseline, listed, monkeypat
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gradcheck.cli.baseline.replace", full)
+    monkeypatch.setattr("gradcheck.system.atomic_io.replace", full)
     found = baseline("update", FILE, *WRONG)
     assert found.code == 2
     assert "No space left on device; it is as it was" in found.err

@@ -11,6 +11,7 @@ from gradcheck.cli.flags import SHELLS
 from gradcheck.cli.main import _parser
 
 FREE = {
+    "budget",
     "keyword",
     "max_fail",
     "durations",

@@ -59,9 +59,9 @@ def test_a_line_that_cannot_be_right_is_named_with_its_file_and_key(project, lin
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[tool.gradcheck\n", "pyproject.toml: it is no TOML: Expected"),
-        ("tool.gradcheck = 3\n", "[tool.gradcheck] is no table; write its keys below a line"),
-        ("[[tool.gradcheck]]\n", "[tool.gradcheck] is no table"),
+        ("[tool.gradcheck\n", "pyproject.toml: it is not TOML: Expected"),
+        ("tool.gradcheck = 3\n", "[tool.gradcheck] is not a table; write its keys below a line"),
+        ("[[tool.gradcheck]]\n", "[tool.gradcheck] is not a table"),
     ],
 )
 def test_a_file_that_holds_no_table_is_named(tmp_path, text, said):
@@ -73,7 +73,7 @@ def test_a_file_that_holds_no_table_is_named(tmp_path, text, said):
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "pyproject.toml").write_bytes(b'gradcheck = "\xff"')
-    with pytest.raises(UsageError, match="it is no TOML: 'utf-8'"):
+    with pytest.raises(UsageError, match="it is not TOML: 'utf-8'"):
         project_of(tmp_path)
 
 

@@ -88,7 +88,7 @@ def test_the_copy_is_what_was_judged_and_can_be_repaired(run):
     assert (found.code, found.err) == (0, "")
     assert found.out.splitlines()[1:] == [
         "    cd new/folder",
-        "    gradcheck run --impl kernels:IMPL",
+        "    gradcheck run --impl kernels.py",
     ]
     text = path.read_text()
     assert text == Path(sys.modules["gradcheck"].__file__).with_name("demo").joinpath(

@@ -36,7 +36,8 @@ pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/
         (3, f"--op relu --impl kernels:WRONG --impl raising:X {FULL}"),
         (3, f"--op relu --impl kernels:EMPTY --impl raising:X {FULL}"),
         (5, f"--suite kernels:INVALID --impl reference --impl raising:X {FULL}"),
-        (5, "--suite kernels:INVALID --impl kernels:SQUARE"),
+        (1, "--suite kernels:INVALID --impl kernels:SQUARE"),  # the invalid one is not bound
+        (5, "--suite kernels:INVALID --impl kernels:SQUARE --all"),
         (130, f"--op relu --op tanh --impl kernels:STOPS --impl raising:X {FULL}"),
     ],
 )

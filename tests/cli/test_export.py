@@ -230,7 +230,7 @@ def test_what_is_not_answered_is_unbound_and_nothing_answered_is_no_pass(export,
     place = export("out", layout, *SMALL)
     found = judge(place)
     assert found.code == 4
-    assert "holds no answers yet; README.txt there says what to write" in found.err
+    assert "has no answers yet; README.txt there describes them" in found.err
     assert set(found.verdicts.values()) == {"unbound"}
     path, name = one(place)
     put(path, answered(path, dict(requests(place))[path]))

@@ -4,11 +4,13 @@ import errno
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -348,6 +350,28 @@ def test_every_format_is_what_the_run_itself_would_have_written(run, again, kept
         assert Path(f"once.{form}").read_bytes() == Path(f"again.{form}").read_bytes()
 
 
+def test_times_are_written_only_where_they_are_asked_for(run, again):
+    names = [f"{form}:{form}" for form in FORMATS if form != "terminal"]
+    for folder, more in (("one", ()), ("two", ()), ("timed", ("--durations", "2"))):
+        targets = [word for name in names for word in ("-o", f"{folder}/{name}")]
+        Path(folder).mkdir()
+        found = run("--suite", "slow:SUITE", "--dtype", "float64", *more, *targets)
+        assert found.code == 0
+    assert re.search(r"\nslowest 2 cases\n( +\d+\.\d\d s  square\d\d/default/only\n){2}", found.out)
+    for form in FORMATS:
+        if form != "terminal":
+            one, two, timed = (Path(f"{f}/{form}").read_bytes() for f in ("one", "two", "timed"))
+            assert one == two
+            assert (one == timed) == (form != "junit"), form
+    times = {case.get("time") for case in ET.parse("one/junit").iter("testcase")}
+    assert times == {"0"}
+    times = [float(case.get("time")) for case in ET.parse("timed/junit").iter("testcase")]
+    assert any(times)
+    stored = again("timed/json")  # which has no seconds
+    assert "slowest" not in stored.out
+    assert stored.out.endswith(again("one/json").out[-100:])
+
+
 KNOWN = '[[known]]\nmatch = "square03/*/*/*"\noutput = "dx"\nverdict = "fail"\nreason = "3"\n'
 
 
@@ -457,12 +481,12 @@ def shards(run, of, *words):
          "--impl", "kernels:WRONG", "--impl", "reference"),
     ],
 )  # fmt: skip
-def test_the_shards_of_a_run_are_the_run_byte_for_byte(run, words):
+def test_the_shards_of_a_run_are_the_run_byte_for_byte(run, words, untimed):
     targets = [word for form in FORMATS for word in ("-o", f"once.{form}:{form}")]
     whole = run(*words, *targets)
     names = shards(run, 3, *words)
     merged = run(*names, *[w.replace("once", "merged") for w in targets], command="merge")
-    assert (merged.code, merged.out, merged.err) == (whole.code, whole.out, whole.err)
+    assert (merged.code, merged.out, merged.err) == (whole.code, untimed(whole.out), whole.err)
     for form in FORMATS:
         assert Path(f"once.{form}").read_bytes() == Path(f"merged.{form}").read_bytes()
     lost = run(*names[:2], command="merge")

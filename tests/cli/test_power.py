@@ -135,7 +135,7 @@ def test_a_sound_suite_shows_matrix_cheapest_killer_and_certificate(power):
     lines = [line.split() for line in found.out.splitlines()]
     assert ["wrong", "F", "default/only", "●"] in lines
     assert ["1", "default/only", "(3):", "19", "of", "19"] in lines
-    assert "narrow numbers: 28 of 28 rejected" in found.out
+    assert "roundings: 28 of 28 rejected" in found.out
     assert (
         "equivalent, its backward adds nothing up: sums (tf32, bfloat16, float16, float32)"
         in found.out
@@ -150,7 +150,7 @@ def test_a_sound_suite_shows_matrix_cheapest_killer_and_certificate(power):
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("SURVIVOR", "square/wrong survives: It is wrong. No sample notices; add one that does"),
+        ("SURVIVOR", "square/wrong survives: It is wrong. No sample rejects it; add one that does"),
         ("REFUTED", "square/wrong: it is said to be equivalent (1 = 1.), but default/only rejects"),
         ("MISNAMED", "square/wrong: its killer 'only' does not catch it, default/large does; name"),
         ("ALARM", "square/default/only/float64: the right VJP does not pass; run it with"),

@@ -18,7 +18,7 @@ def test_a_folder_is_made_with_all_above_it_and_may_be_there(tmp_path):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("file", "--to .*file: it is no folder; name another"),
+        ("file", "--to .*file: it is not a folder; name another"),
         ("file/below", "--to .*below: Not a directory"),
         ("a\0b", "--to .*: .*null"),
         ("x" * 300, "--to .*: File name too long"),

@@ -198,19 +198,23 @@ def test_a_call_that_writes_behind_numpys_back_is_broken_and_names_the_argument(
             call([np.ones(3)], [np.ones(3)], ["x"], {})
 
 
-def test_what_has_answered_supports_its_case():
-    answers = [1, Unsupported("no float16")]
+@pytest.mark.parametrize("declined", [Unsupported("no float16"), NotImplementedError("no float16")])
+def test_what_has_answered_supports_its_case(declined):
+    answers = [1, declined]
 
     def forward(x):
         found = answers.pop(0)
-        if isinstance(found, Unsupported):
+        if found is declined:
             raise found
         return found
 
     call = CheckedCall("forward", forward)
     assert call([], [np.ones(1)], ["x"], {}) == 1
-    with pytest.raises(Broken, match="it had answered another call of this case"):
+    with pytest.raises(Broken, match="it had answered another call of this case") as caught:
         call([], [np.ones(1)], ["x"], {})
-    answers.append(Unsupported("no float16"))
-    with pytest.raises(Unsupported):
+    assert caught.value.finding.verdict == "error"
+    answers.append(declined)
+    with pytest.raises((Unsupported, Broken)) as caught:
         CheckedCall("forward", forward)([], [np.ones(1)], ["x"], {})
+    verdict = caught.value.finding.verdict if caught.type is Broken else "unsupported"
+    assert (verdict, str(caught.value)) == ("unsupported", "no float16")

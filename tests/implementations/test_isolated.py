@@ -12,7 +12,7 @@ from gradcheck_cases import SUITE as BUILTIN
 from gradcheck_cases.mutants.contract import MUTANTS
 
 from gradcheck.errors import LoadError, UnknownNameError
-from gradcheck.implementations.isolated import Isolated, Isolation
+from gradcheck.implementations.isolated import COMPILING, Isolated, Isolation
 from gradcheck.implementations.load import load
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge import contract_check
@@ -743,4 +743,73 @@ def test_torch_is_judged_as_here():
     for case in BUILTIN.cases(["softmax", "relu", "input_embedding"], samples=["typical"]):
         ours, theirs = (bare(judge_case(CaseTruth(case), who, "float32")) for who in (here, there))
         assert theirs == ours
+    there.close()
+
+
+# ── compilers ────────────────────────────────────────────────────────────────────────────────────
+
+COMPILED = """
+import sys, types
+import numpy as np
+sys.modules["numba"] = types.ModuleType("numba")  # as after `import numba`
+
+def vjp(ct, x): return ct * (1 - np.tanh(x) ** 2)
+def loops(ct, x):
+    while x.shape[-1] == 7: pass
+    return vjp(ct, x)
+IMPL, LOOPS = {"tanh": {"vjp": vjp}}, {"tanh": {"vjp": loops}}
+"""
+
+
+def of_size(isolated, *shapes):
+    """The limits of calls of tanh's vjp, with arguments of these shapes."""
+    limits, exchange = [], isolated.exchange
+
+    def spied(asked, blocks=(), give=None, seconds=None, cargo=None):
+        limits.extend([seconds or isolated.timeout] * (asked["kind"] == "call"))
+        return exchange(asked, blocks, give, seconds, cargo)
+
+    isolated.exchange = spied
+    bound = isolated.bind(BUILTIN.cases(["tanh"])[0], "float64")
+    for shape in shapes:
+        bound.vjp(np.ones(shape), np.ones(shape))
+    return limits
+
+
+@pytest.fixture
+def compiled(folder):
+    """Tables of a module that has imported a compiler."""
+    (folder / "compiled_kernels.py").write_text(COMPILED)
+    return lambda name: isolated(f"compiled_kernels:{name}", ["gradcheck_cases:SUITE"])
+
+
+@pytest.mark.slow
+def test_the_first_call_of_a_size_has_time_to_compile(compiled):
+    there = compiled("IMPL")
+    long = LONG + COMPILING
+    assert of_size(there, (2, 3), (2, 3), (3, 2), (2, 3)) == [long, LONG, long, LONG]
+    assert there.bind(BUILTIN.cases(["tanh"])[0], "float64").compiles
+    there._end()  # a new process has compiled nothing
+    assert of_size(there, (2, 3)) == [long]
+    there.close()
+
+
+@pytest.mark.slow
+def test_no_other_code_has(folder):
+    (folder / "plain_kernels.py").write_text(COMPILED.replace('"numba"]', '"number"]'))
+    there = isolated("plain_kernels:IMPL", ["gradcheck_cases:SUITE"])
+    assert of_size(there, (2, 3), (3, 2)) == [LONG, LONG]
+    assert not there.bind(BUILTIN.cases(["tanh"])[0], "float64").compiles
+    there.close()
+
+
+@pytest.mark.slow
+def test_a_hang_while_it_compiles_is_a_timeout_of_that_limit(compiled, monkeypatch):
+    monkeypatch.setattr("gradcheck.implementations.isolated.COMPILING", 0.5)
+    there = compiled("LOOPS")
+    there.timeout = 0.25
+    with pytest.raises(Broken) as error:
+        of_size(there, (1, 7))
+    assert error.value.finding.verdict is Verdict.TIMEOUT
+    assert error.value.finding.reason == "vjp did not return within 0.75 s"
     there.close()

@@ -194,7 +194,7 @@ def test_an_operator_that_is_not_in_the_table_is_unbound(table):
     binding = table({"layer_norm": RIGHT, "rms": RIGHT, "rms_norm/": RIGHT})
     found = judged(binding, WEIGHT)["vjp"]
     assert found.verdict is Verdict.UNBOUND
-    assert found.reason == "kernels:IMPL says nothing about rms_norm"
+    assert found.reason == "not implemented by kernels:IMPL"
     assert verdicts(table({}), WEIGHT) == {"vjp": "unbound"}
 
 
@@ -205,8 +205,9 @@ def test_a_vjp_without_an_attribute_is_judged_where_the_case_wants_the_default(t
     binding = table({"rms_norm": SimpleNamespace(vjp=vjp_without_eps)})
     reasons = {
         ("weight", "typical"): None,
-        ("weight", "eps-0.1"): "vjp takes no 'eps'; this case wants eps=0.1",
-        ("unit-offset", "typical"): "vjp takes no 'eps'; this case wants eps=1e-06",
+        ("weight", "eps-0.1"): "vjp takes no 'eps'; this case wants eps=0.1: add that keyword",
+        ("unit-offset", "typical"): "vjp takes no 'eps'; this case wants eps=1e-06: add that "
+        "keyword",
     }
     for (dialect, sample), reason in reasons.items():
         found = judged(binding, case_of("rms_norm", dialect, sample))
@@ -275,7 +276,84 @@ def test_a_forward_without_the_attribute_is_not_blamed_for_its_value(table):
     assert set(verdicts(binding, WEIGHT).values()) == {"pass"}
     found = judged(binding, case_of("rms_norm", "weight", "eps-0.1"))["vjp"]
     assert found.verdict is Verdict.UNSUPPORTED
-    assert found.reason == "forward takes no 'eps'; this case wants eps=0.1"
+    assert found.reason == "forward takes no 'eps'; this case wants eps=0.1: add that keyword"
+
+
+# ── primals of a dialect ─────────────────────────────────────────────────────────────────────
+
+
+AFFINE, UNAFFINE = (case_of("layer_norm", dialect) for dialect in ("affine", "plain"))
+
+
+def norm_vjp(ct, x, w, b, *, eps=1e-5):
+    n, r = normalised(x - x.mean(-1, keepdims=True), eps)
+    g = ct * w
+    mean = {"axis": -1, "keepdims": True}
+    dx = r * (g - np.mean(g, **mean) - n * np.mean(g * n, **mean))
+    return dx, (ct * n).sum(axis=0), ct.sum(axis=0)
+
+
+def plain_norm_vjp(ct, x, eps=1e-5):
+    return norm_vjp(ct, x, np.ones(x.shape[-1]), 0, eps=eps)[0]
+
+
+def either_vjp(ct, x, w=None, b=None, *, eps=1e-5):
+    return plain_norm_vjp(ct, x, eps) if w is None else norm_vjp(ct, x, w, b, eps=eps)
+
+
+def test_primals_of_another_dialect_are_unsupported_with_the_remedy(table):
+    """A signature of all primals or of the least is no mistake, and 26 errors help nobody."""
+    passed = {"x": "pass", "w": "pass", "b": "pass"}
+    whole, least = (
+        table({"layer_norm": {"vjp": norm_vjp}}),
+        table({"layer_norm": {"vjp": plain_norm_vjp}}),
+    )
+    assert verdicts(whole, AFFINE) == passed
+    found = judged(whole, UNAFFINE)["vjp"]
+    assert (found.verdict, found.reason) == (
+        Verdict.UNSUPPORTED,
+        "vjp takes w and b, which layer_norm/plain does not have: bind it as layer_norm/affine, or "
+        "give w and b a default",
+    )
+    assert verdicts(least, UNAFFINE) == {"x": "pass"}
+    found = judged(least, AFFINE)["vjp"]
+    assert (found.verdict, found.reason) == (
+        Verdict.UNSUPPORTED,
+        "vjp takes no w and b, which layer_norm/affine has: bind it as layer_norm/plain, or add "
+        "them",
+    )
+
+
+def test_both_remedies_work(table):
+    either = table({"layer_norm": {"vjp": either_vjp}})
+    assert verdicts(either, UNAFFINE) == {"x": "pass"}
+    assert set(verdicts(either, AFFINE).values()) == {"pass"}
+    bound = table({"layer_norm/affine": {"vjp": norm_vjp}})
+    assert set(verdicts(bound, AFFINE).values()) == {"pass"}
+    assert bound.bind(UNAFFINE, "float64") is None
+
+
+def test_a_number_of_primals_that_no_dialect_has_is_an_error(table):
+    """So is another one than that of a dialect which the entry names."""
+    none = table({"layer_norm": {"vjp": lambda ct, x, w: ct}, "relu": {"vjp": lambda ct: ct}})
+    for case in (AFFINE, UNAFFINE, case_of("relu", "default")):
+        assert verdicts(none, case) == {"vjp": "error"}
+    named = table({"layer_norm/plain": {"vjp": norm_vjp}})
+    assert verdicts(named, UNAFFINE) == {"vjp": "error"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"vjp": lambda ct, *primals, eps: norm_vjp(ct, *primals, eps=eps)},
+        {"forward": lambda x, w, b, *, eps: (x, lambda ct: norm_vjp(ct, x, w, b, eps=eps))},
+        {"vjp_into": lambda outs, ct, x, w, b, *, eps: None},
+    ],
+    ids=["any number", "pullback", "into"],
+)
+def test_every_form_of_an_entry_is_read_by_its_signature(table, entry):
+    found = verdicts(table({"layer_norm": entry}), UNAFFINE)
+    assert found == {"vjp": "error" if "vjp" in entry else "unsupported"}
 
 
 def test_a_statement_that_something_is_lacking_is_a_verdict(table):

@@ -433,7 +433,7 @@ def test_a_forward_that_raises_writes_or_draws_is_an_error():
     name, reason = ask(writes)
     assert (name, "forward writes into its arguments" in reason) == ("forward", True)
     name, reason = ask(lambda x, w: x * w * (rng.random(5) < 0.5))
-    assert (name, "Freeze its seed" in reason) == ("forward", True)
+    assert (name, "Fix its seed" in reason) == ("forward", True)
 
 
 def test_attributes_reach_forward():

@@ -245,7 +245,7 @@ def test_a_blur_is_tolerated_only_where_it_is_negligible_in_the_tensor(dtype):
         found = finding(against([1.0, 0.0], truth, rules))
         assert (found.verdict, found.unresolved) == (expected, 1)
     assert found.reason == (
-        "1 of 2 elements cannot be resolved: their error bars are wider than their bounds"
+        "1 of 2 elements cannot be resolved: their uncertainty is larger than their tolerance"
     )
 
 

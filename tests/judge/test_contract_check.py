@@ -98,6 +98,14 @@ def test_of_what_is_not_supported_nothing_is_said():
         raise Unsupported("not here")
 
     assert judged(SimpleNamespace(vjp=lacks), case_of("neg")) == []
+
+    def declines(ct, x):
+        if x.shape[-1] > 100:
+            raise NotImplementedError("100 columns at most")
+        return -ct
+
+    found = {f.name: f.verdict for f in judged(SimpleNamespace(vjp=declines), case_of("neg"))}
+    assert found["sizes"] == "pass"  # a declared limit, as by `Unsupported`
     silent = SimpleNamespace(name="silent", bind=lambda case, dtype: None)
     assert judge_contract(CaseTruth(case_of("neg")), silent, "float64") == []
 

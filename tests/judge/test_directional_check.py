@@ -342,7 +342,7 @@ def test_a_gradient_that_is_zero_passes_and_says_so(network, dtype):
     net.params["unused"] = np.ones((30, 30), dtype)
     found = judged(net, net.gradients() | {"unused": np.zeros((30, 30), dtype)})["unused"]
     assert found.verdict is PASS
-    assert found.reason.startswith("zero but for rounding: a slope of ")
+    assert found.reason.startswith("zero up to rounding: a slope of ")
     assert found.smallest_visible_error is None
 
 

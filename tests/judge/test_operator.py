@@ -168,6 +168,7 @@ def test_what_is_known_of_forward_survives_a_vjp_that_breaks_or_is_lacking():
 
     assert with_vjp(ValueError()) == {"forward": "fail", "vjp": "error"}
     assert with_vjp(Unsupported("no cubes")) == {"forward": "fail", "vjp": "unsupported"}
+    assert with_vjp(NotImplementedError("no cubes")) == {"forward": "fail", "vjp": "unsupported"}
 
 
 def test_a_forward_that_raises_leaves_nothing_to_judge():
@@ -188,7 +189,7 @@ def test_who_says_nothing_is_unbound_and_who_declines_is_unsupported():
 
     truth = truth_of(spec())
     (finding,) = judge_case(truth, Silent(right), "float64")
-    assert (finding.verdict, finding.reason) == (Verdict.UNBOUND, "mine says nothing about cube")
+    assert (finding.verdict, finding.reason) == (Verdict.UNBOUND, "not implemented by mine")
     (finding,) = judge_case(truth, Declines(right), "float32")
     assert (finding.verdict, finding.reason) == (Verdict.UNSUPPORTED, "no float32")
 
@@ -244,8 +245,7 @@ def test_a_wrong_spec_fails_itself_and_blames_nobody_else(shape):
     found = judged(truth, Implementation(wrong))
     assert (found["x"].verdict, found["w"].verdict) == (Verdict.INVALID, Verdict.PASS)
     assert found["x"].reason == (
-        "the spec's own VJP of cube disagrees with the 50-digit oracle here; "
-        "nothing can be said of mine"
+        "the spec's own VJP of cube disagrees with the 50-digit oracle here; mine cannot be judged"
     )
 
 
@@ -434,5 +434,5 @@ def test_slack_widens_the_bound_of_a_value_by_so_many_ulps(error, verdict):
 
     found = judged(truth_of(spec()), Wide(right, forward), "float32")["forward"]
     assert found.verdict is verdict
-    said = "by a bound 100 ulp wider: it is summed in another order"
+    said = "by a tolerance 100 ulp wider: it is summed in another order"
     assert found.slack == (said if verdict is Verdict.PASS else "")

@@ -99,9 +99,7 @@ def test_a_fault_that_names_the_wrong_stage_is_told(monkeypatch):
     liar = replace(real, stages=("hinge", "norm"), wrong=one_alone)
     harvest = attacked(monkeypatch, liar)
     assert not harvest.sound
-    assert "hinge is blamed, at fault is hinge, norm" in " ".join(
-        render(harvest, "terminal").split()
-    )
+    assert "located in hinge, expected hinge, norm" in " ".join(render(harvest, "terminal").split())
 
 
 def test_a_fault_that_raises_is_an_error_of_its_stage(monkeypatch):

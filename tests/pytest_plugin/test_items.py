@@ -107,7 +107,20 @@ def test_failures_say_what_is_wrong_and_gaps_why_without_a_traceback(pytest_):
     assert "Traceback" not in found.stdout
     assert "runtest" not in found.stdout
     assert "UNSUPPORTED: no tanh on this machine" in found.stdout
-    assert "UNBOUND: kernels:MIXED says nothing about sigmoid" in found.stdout
+    assert "UNBOUND: not implemented by kernels:MIXED" in found.stdout
+
+
+@pytest.mark.slow
+def test_items_are_what_is_bound_unless_all_is_asked_for(pytest_, folder):
+    words = (*SUITE, "--gradcheck-impl", "kernels:RIGHT", "--gradcheck-sample", "typical",
+             "--gradcheck-dtype", "float64", "--collect-only")  # fmt: skip
+    bound = {f"gradcheck::kernels:RIGHT::{op}/default/typical/float64" for op in ("relu", "tanh")}
+    assert {*collected(pytest_(*words))} == bound
+    every = {*collected(pytest_(*words, "--gradcheck-all"))}
+    assert len(every) == len(gradcheck_cases.SUITE.cases(samples=["typical"]))
+    assert bound < every
+    named = {*collected(pytest_(*words, *only("relu", "silu")))}
+    assert {name.split("::")[-1].split("/")[0] for name in named} == {"relu", "silu"}
 
 
 @pytest.mark.slow

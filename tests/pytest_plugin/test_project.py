@@ -96,7 +96,7 @@ def test_it_is_the_line_that_gradcheck_run_says(pytest_, project, environment):
     assert found.returncode == pytest.ExitCode.USAGE_ERROR
     assert found.stderr.splitlines()[0] == f"ERROR: {run.stderr.splitlines()[0]}"
     left_out = pytest_("--gradcheck", "--gradcheck-no-config")
-    assert left_out.stderr.startswith("ERROR: gradcheck: --gradcheck: nobody's code is named: ")
+    assert left_out.stderr.startswith("ERROR: gradcheck: --gradcheck: no implementation is named: ")
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_somebody_s_code_has_to_be_named(pytest_, project, table):
     project(table)
     found = pytest_("--gradcheck")
     assert found.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "say whose with --gradcheck-impl, or as `impl` in [tool.gradcheck]" in found.stderr
+    assert "use --gradcheck-impl, or `impl` in [tool.gradcheck]" in found.stderr
 
 
 @pytest.mark.slow

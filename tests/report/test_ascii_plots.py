@@ -18,8 +18,8 @@ def failed(make, **changes):
 def test_a_map_is_printed_row_by_row_with_its_indices(make):
     said, numbers, *rows = map_of(failed(make, heat=make.heat((".3.!", "9..0", "?..."))).finding)
     assert said == (
-        "map: dx, 3 × 4 under the cotangent normal; axis 0 ↓, axis 1 → (n: off by 10ⁿ × bound "
-        "or more, . within it, ! no number, ? not resolved)"
+        "map: dx, 3 × 4 under the cotangent normal; axis 0 ↓, axis 1 → (n: off by 10ⁿ × tolerance "
+        "or more, . within it, ! NaN or infinite, ? unresolved)"
     )
     assert numbers == "   0"
     assert rows == ["0  .3.!", "1  9..0", "2  ?..."]
@@ -35,9 +35,9 @@ def test_every_tenth_column_is_numbered(make):
 
 def test_legends_name_only_what_is_there(make):
     said, *_ = map_of(failed(make, heat=make.heat(("..7",))).finding)
-    assert said.endswith("(n: off by 10ⁿ × bound or more, . within it)")
+    assert said.endswith("(n: off by 10ⁿ × tolerance or more, . within it)")
     said, *rows = map_of(failed(make, heat=make.heat(("!",), shape=())).finding)
-    assert said == "map: dx under the cotangent normal (! no number)"
+    assert said == "map: dx under the cotangent normal (! NaN or infinite)"
     assert rows == ["!"]
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import gradcheck_cases
@@ -53,7 +54,7 @@ def test_survivors_idle_properties_and_alarms_are_named(power):
     for form in ("terminal", "markdown"):
         text = render(found, form)
         assert "sly is rejected by nothing: It is wrong." in text
-        assert "linear is the only one to reject nothing" in text
+        assert "linear rejects no mutant alone" in text
         assert "the right one is rejected by zero" in text
     assert "NOT SOUND" in render(found, "markdown")
 
@@ -109,7 +110,7 @@ def test_every_format_names_the_survivor_and_what_is_wrong_with_it(format):
     text = rule_page(of(MISSED), format)
     assert MUTANT.name in text
     if format != "json":
-        assert f"is not rejected by {MUTANT.killer}" in text.replace("\\", "")
+        assert f"not rejected by {MUTANT.killer}" in re.sub(r"[\\`]|</?code>", "", text)
 
 
 def test_json_holds_what_was_tried_and_killed():

@@ -254,11 +254,11 @@ def skeleton(text):
             fence = ticks[0]
             found.append("fence")
         elif line.startswith("<details>"):
-            found.append(tuple(re.findall("</?[a-z]+>", line)))
+            found.append(tuple(re.findall("</?(?!code)[a-z]+>", line)))
         elif line.startswith("|"):
             found.append(("row", len(re.findall(r"(?<!\\)\|", line))))
         else:
-            bare = re.sub(r"\\.|`[\w./,\[\] -]+`", "", line.removeprefix("> "))
+            bare = re.sub(r"\\.|`[^`|]+`|</?code>", "", line.removeprefix("> "))
             assert not re.search(r"[<>`\[\]]", bare.replace("</details>", "")), line
             found.append(re.match(r"\s*(>|-|#+|\*\*|…|</details>|)", line)[0])
     assert not fence

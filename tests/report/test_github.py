@@ -171,10 +171,10 @@ def test_gradients_that_a_guilty_stage_spoils_are_counted_and_the_stage_is_blame
     (name, properties, message), (last, _, rest) = commands(run)
     assert (name, last) == ("error", "notice")
     assert properties["title"] == "gpt2/default · stage ln_f: FAIL"
-    assert "blame: round 1: faulty stage: ln_f (1 of 25 stages)" in message.splitlines()
-    assert "blame: its dw lacks a factor" in message.splitlines()
+    assert "round 1: faulty stage: ln_f (1 of 25 stages)" in message.splitlines()
+    assert "its dw lacks a factor" in message.splitlines()
     assert "its dw is lost" not in message  # of another stage
-    assert rest.startswith("and 20 gradients that the guilty stages spoil; ")
+    assert rest.startswith("and 20 gradients affected downstream of faulty stages; ")
 
 
 def test_no_text_of_anybodys_begins_a_line_or_ends_a_property(hostile, make):

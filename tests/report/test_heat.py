@@ -85,11 +85,11 @@ def test_no_two_glyphs_share_their_class_or_their_meaning(make):
 @pytest.mark.parametrize(
     ("glyph", "text"),
     [
-        ("0", "≥ 1 × bound"),
-        ("1", "≥ 10 × bound"),
-        ("9", "≥ 10⁹ × bound"),
-        ("!", "no number"),
-        ("?", "not resolved"),
+        ("0", "≥ 1 × tolerance"),
+        ("1", "≥ 10 × tolerance"),
+        ("9", "≥ 10⁹ × tolerance"),
+        ("!", "NaN or infinite"),
+        ("?", "unresolved"),
     ],
 )
 def test_the_scale_says_what_a_glyph_stands_for(glyph, text):

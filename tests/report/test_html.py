@@ -8,6 +8,7 @@ from importlib import resources
 import pytest
 
 from gradcheck.report import html, html_matrix
+from gradcheck.report.causes import causes
 from gradcheck.report.html import render
 from gradcheck.results import words
 from gradcheck.results.case_result import Kind
@@ -130,7 +131,7 @@ def test_what_fails_is_on_the_page_without_javascript(failing):
 
 def test_the_top_tells_verdict_counts_and_facts(failing):
     text = Page(render(failing)).text
-    head = text[: text.index("Failures, the worst first")]
+    head = text[: text.index("Failures: ")]
     assert "11 of 23 checks failed" in head
     for fact in ("12 pass", "4 fail", "1 crash", "2 unsupported", "0.1.0", "builtin 2026.11"):
         assert fact in head
@@ -143,7 +144,7 @@ def test_a_passing_run_looks_like_one(passing):
     assert "<header>" in text
     assert "<title>passed: all 12 checks passed · gradcheck</title>" in text
     assert "Failures" not in Page(text).text
-    assert "Nothing fails." in Page(text).text
+    assert "No failures." in Page(text).text
 
 
 @pytest.mark.parametrize("changes", [{"complete": False}, {"troubles": ("mine: gone",)}])
@@ -151,36 +152,38 @@ def test_a_run_that_is_not_whole_does_not_look_passed(make, changes):
     run = make.run(make.result(), **changes)
     text = render(run)
     assert '<header class="failed">' in text
-    assert "What could not be judged" in text
+    assert "Problems" in text
     assert ("mine: gone" in text) == bool(run.troubles)
 
 
 def test_only_a_run_that_passed_says_that_nothing_fails(make, known):
-    assert "<b>Nothing fails.</b>" in render(make.run(make.result()))
-    assert "<b>Of what was judged, nothing fails.</b>" in render(
+    assert "<b>No failures.</b>" in render(make.run(make.result()))
+    assert "<b>No failures among the checked results.</b>" in render(
         make.run(make.result(), troubles=("mine: gone",))
     )
-    assert "<b>Nothing fails but what is known.</b>" in render(known)
+    assert "<b>No failures but known ones.</b>" in render(known)
 
 
 def test_why_a_run_stopped_is_said(make):
     run = make.run(make.result(), complete=False, stopped="-x: <one> failure")
-    assert "Incomplete: -x: &lt;one&gt; failure. What was not reached is missing" in render(run)
+    assert "Incomplete: -x: &lt;one&gt; failure. Cases that were not reached are missing" in render(
+        run
+    )
 
 
 def test_nothing_checked_does_not_look_passed(empty):
     text = render(empty)
     assert '<header class="failed">' in text
     assert "Nothing was checked" in text
-    assert "Nothing was put to the test" in text
-    assert "Nothing fails" not in text
+    assert "Nothing was checked" in text
+    assert "No failures" not in text
 
 
 def test_failures_are_expanded(failing):
     page = Page(render(failing))
     opened = [tag for tag, name, _ in page.attributes if name == "open"]
-    assert len(opened) == 7  # gradients with a failure
-    assert page.tags.count("details") == 7
+    assert len(opened) == len(causes(failing)) == 6
+    assert page.tags.count("details") == 2 * 6  # each with its evidence
 
 
 def test_a_row_has_a_cell_per_dtype_with_its_worst_error(make):
@@ -202,14 +205,14 @@ def test_headings_say_what_rows_and_columns_are(several):
 
 def test_long_lists_are_cut_and_counted(make):
     found = [
-        make.result(f"op{i}", verdict=FAIL, sample=f"s{j}") for i in range(45) for j in range(5)
+        make.result(f"op{i}", verdict=FAIL, sample=f"s{j}") for i in range(65) for j in range(5)
     ]
     text = render(make.run(*found))
     top, table = text.split('id="table"')
-    assert top.count("<details open") == html.GROUPS
-    assert top.count("… and 2 more, in the table below") == html.GROUPS
-    assert "… and 5 more failing gradients, in the table below" in top
-    assert len(rows(table)) == 45
+    assert top.count(" open>\n<summary>") == html.OPEN
+    assert top.count("… and 2 more, in the table below") == html.CAUSES
+    assert "… and 5 more causes, in the table below" in top
+    assert len(rows(table)) == 65
 
 
 def test_implementations_stand_side_by_side(several, make):
@@ -336,7 +339,7 @@ def test_a_model_is_a_part_of_its_own_with_its_gradients_and_stages(model):
     assert opened(text) == [" open"]
     part = found[found.index("Models gpt2") :]
     for row in ("gpt2 default 3/3 gradients, 2/2 stages", "dwte", "embed", "3 gradients",
-                "2 stages, each at the reference's values", "worst ± error bar"):  # fmt: skip
+                "2 stages, each at the reference's values", "worst ± uncertainty"):  # fmt: skip
         assert row in part
     assert "gpt2" not in found[found.index("all operators") : found.index("Models gpt2")]
 
@@ -357,12 +360,12 @@ def test_of_several_models_those_that_fail_are_unfolded(faulty):
     assert opened(render(faulty)) == [" open", ""]
 
 
-def test_blame_comes_first_with_the_stages_in_a_row(faulty):
+def test_faulty_stages_stand_behind_the_failures_with_all_stages_in_a_row(faulty):
     text = render(faulty)
     found = Page(text).text
-    start, failures = found.index("Who is to blame"), found.index("Failures, the worst first")
-    said = found[start:failures]
-    assert start < failures
+    failures, start = found.index("Failures: "), found.index("Faulty stages")
+    said = found[start : found.index("Models", start)]
+    assert failures < start
     for words_ in ("faulty stage: h.0.attn (1 of 25 stages)", "its dk lacks a factor",
                    "faulty stage: one of embed, h.0.attn (2 of 25 stages)", "one fault at a time",
                    "between the right gradient of ln_f.w and the wrong one of wte"):  # fmt: skip
@@ -373,7 +376,7 @@ def test_blame_comes_first_with_the_stages_in_a_row(faulty):
 
 
 def test_where_nobody_is_to_blame_there_is_no_such_part(model):
-    assert "blame" not in Page(render(model)).text
+    assert "Faulty stages" not in Page(render(model)).text
 
 
 def test_what_projections_see_is_told_per_case(faulty):
@@ -392,32 +395,71 @@ def test_rules_and_trainings_are_told_too(make):
     told = make.of_model("training", part=Part.TRAINING, reason="loss 2 → 1")
     rule = make.result("adam", "m.w", kind=Kind.RULE, part=Part.UPDATE)
     text = render(make.run(told, rule))
-    assert "rule dialect new value float64 samples elements" in Page(text).text
+    assert "rule variant new value float64 samples elements" in Page(text).text
     assert ('id="table">Rules<' in text, "all operators" in text) == (True, False)
     assert 'href="#table">all operators and rules<' in render(make.run(make.result(), rule))
     assert "adam weight m.w PASS" in Page(text).text
     assert "1/1 trainings" in Page(text).text
 
 
-def test_what_blame_explains_is_folded(make):
+def test_what_follows_from_a_faulty_stage_is_named_in_its_card(make):
     found = [
-        make.of_model("loss", part=Part.VALUE, blames=(make.blame("ln_f"),)),
         make.of_model("ln_f", FAIL, part=Part.STAGE),
-        make.of_model("wte", FAIL),
+        make.of_model("wte", FAIL, blames=(make.blame("ln_f"),)),
         make.of_model("wte", FAIL, op="svm"),
     ]
-    cards = re.findall(r'<details( open)? class="card failure bad-edge">', render(make.run(*found)))
-    assert sorted(cards) == ["", "", " open"]
+    text = render(make.run(*found))
+    cards = re.findall('<details class="card failure bad-edge"', text)
+    assert len(cards) == 2  # of the stage, and of the other model
+    found = Page(text).text.partition("Faulty stages")[0]
+    stage, svm = found.split("FAIL gpt2 · stage ln_f")[1].split("FAIL svm · dwte")
+    assert "evidence, 1 consequence" in stage
+    assert "affected downstream: gpt2/default · dwte" in stage
+    assert "consequence" not in svm
 
 
-def test_why_stands_in_the_card_and_is_said_once(make):
+def test_a_cause_says_who_where_what_how_sure_a_value_how_many_and_the_command(make):
+    run = make.run(
+        *(make.result(op, verdict=FAIL, diagnosis=make.why(cause="its sign is wrong"),
+                      source="k.py:7") for op in ("gelu", "relu")),
+        make.result("exp", verdict=FAIL, diagnosis=make.why(says="`r` is used <once>"),
+                    source="k.py:9"),
+    )  # fmt: skip
+    text = render(run)
+    top = Page(text).text.split("Failures: 2 causes")[1].split("Operators and gradients")[0]
+    both, one = top.split("FAIL exp")
+    assert "FAIL 2 gradients of 2 operators (gelu, relu) : its sign is wrong" in both
+    assert "(scale; wrong in all 5 probes) dx[1, 3] got 0.123456, expected 0.1234: rel. err" in both
+    assert "2 of 2 checks fail gradcheck run --op gelu" in both
+    assert one.startswith("/weight · dx : r is used <once> k.py:9")
+    assert "<code>r</code> is used &lt;once&gt;" in text
+
+
+def test_all_of_many_causes_are_named_at_the_top(make):
+    one = make.why(cause="computed in float32")
+    run = make.run(
+        *(make.result(f"op{i}", verdict=FAIL, sample=f"s{j}", diagnosis=one)
+          for i in range(50) for j in range(25)),
+        *(make.result(f"other{i}", verdict=FAIL, diagnosis=make.why(says=f"reason {i}"))
+          for i in range(10)),
+    )  # fmt: skip
+    text = render(run)
+    top, _ = text.split('id="table"')
+    assert top.count('<details class="card failure') == 11
+    assert len(top) < 100_000  # of 1,250 failures with one cause a few are told
+    found = Page(text).text.split("Failures: 11 causes")[1]
+    assert "50 gradients of 50 operators (op0, op1, op2, …) : computed in float32" in found
+    for i in range(10):
+        assert f"FAIL other{i}/weight · dx : reason {i} " in found
+
+
+def test_the_evidence_is_told_once_for_each_gradient(make):
     results = [
         make.result(output="w", verdict=FAIL, sample=f"s{i}", diagnosis=make.why())
         for i in range(5)
     ]
     top, _ = Page(render(make.run(*results))).text.split("Operators and gradients")
-    assert "dw 5 results: scale FAIL s0 float64 scale: dw is 1/3 of the right value" in top
-    assert top.count("dw is 1/3") == 1
+    assert "FAIL s0 float64 scale: dw is 1/3 of the right value reason" in top
     assert top.count("scale, as above worst dw[1, 3]") == html.SAMPLES - 1
     assert top.count("evidence 3 is the number of rows") == 1
     assert "… and 2 more, in the table below: 2 FAIL evidence" not in top
@@ -426,12 +468,12 @@ def test_why_stands_in_the_card_and_is_said_once(make):
 
 def test_diagnoses_that_differ_are_counted_in_the_card(explained):
     text = Page(render(explained)).text
-    assert "dw 6 results: 5 scale, 1 term FAIL" in text
+    assert "6 of 6 cases fail; 1 term" in text
     assert "in the table below: 3 FAIL: 2 scale, 1 term (dw lacks a term)" in text
     assert "pattern none known; the residual is 0.3 worst" in text
     assert "MISSING typical float64 slot: dx is lost reason no gradient for x" in text
-    lone = text[text.index("FAIL exp weight dx") :]
-    assert lone.startswith("FAIL exp weight dx 1 result FAIL typical float64 3 of 24 elements")
+    lone = text[text.index("FAIL exp/weight · dx") :]
+    assert lone.startswith("FAIL exp/weight · dx : 3 of 24 elements")
 
 
 def test_what_a_pass_printed_is_shown_once_per_dialect(make):

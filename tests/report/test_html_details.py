@@ -73,7 +73,7 @@ def test_what_is_special_about_a_pass_is_kept(make):
                       slack="by 64 ulp", taylor=make.curve())  # fmt: skip
     (found,) = every(make, make.run(one))
     assert [label for label, _ in found["facts"]] == ["visible", "taylor"]
-    assert found["notes"] == ["x = 0: 0", "wider bound: by 64 ulp"]
+    assert found["notes"] == ["x = 0: 0", "wider tolerance: by 64 ulp"]
 
 
 def test_a_case_is_left_out_of_its_command_only_where_it_can_be_put_back(make):

@@ -184,8 +184,8 @@ def test_every_class_of_a_picture_has_a_rule(draw, evidenced):
 def test_a_heat_map_says_each_glyph_that_it_shows(draw, make):
     text = draw("heat", make.result(heat=make.heat(("0.5!?",))).finding)
     assert re.findall(r"<i class=\"[^\"]+\">(.?)</i> ([^<\n]+)", text) == [
-        ("", "within the bound"), ("?", "not resolved"), ("0", "≥ 1 × bound"),
-        ("5", "≥ 10⁵ × bound"), ("!", "no number"),
+        ("", "within the tolerance"), ("?", "unresolved"), ("0", "≥ 1 × tolerance"),
+        ("5", "≥ 10⁵ × tolerance"), ("!", "NaN or infinite"),
     ]  # fmt: skip
 
 
@@ -209,7 +209,10 @@ def test_a_kill_matrix_names_every_impostor_and_every_sample(draw, make):
     rows = [[cell.text_content().split()[0] for cell in tr] for tr in tree.xpath("//tbody/tr")]
     assert rows == [["weight/typical", "✓", "✓", "○"], ["weight/weak", "○", "✓", "○"]]
     assert "Rejected in no sample: stale." in tree.text_content()
-    assert "1 more sample of rms_norm: nothing passes that differs there." in tree.text_content()
+    assert (
+        "1 more sample of rms_norm: every gradient that differs there is rejected."
+        in tree.text_content()
+    )
     assert "rejects nothing" in tree.xpath("//tbody/tr")[1].text_content()
     assert tree.xpath("//td/span/@title")[0] == "zeros: rejected"
 
@@ -218,7 +221,7 @@ def test_the_page_shows_the_matrices_that_have_holes(evidenced, passing):
     page = html.fromstring(render(evidenced, "html"))
     tables = page.xpath("//div[starts-with(@class, 'kills')]/ancestor::details/summary")
     assert [" ".join(table.text_content().split()) for table in tables] == [
-        "gelu 2 samples in which something wrong passes"
+        "gelu 2 samples in which a wrong gradient passes"
     ]
     assert not html.fromstring(render(passing, "html")).xpath("//div[starts-with(@class, 'kills')]")
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -6,6 +7,7 @@ import xmlschema
 
 from gradcheck.report.junit import kind, render
 from gradcheck.results.finding import Part
+from gradcheck.results.run import Timing
 from gradcheck.results.verdict import Verdict
 
 SCHEMA = Path(__file__).parent / "data" / "junit-10.xsd"
@@ -142,9 +144,9 @@ def test_blame_stands_with_every_failure_of_its_case(make):
         make.of_model("wte", Verdict.FAIL, size="large"),
     )
     tiny, large = parse(run).iter("failure")
-    assert "\nblame: round 1: faulty stage: h.0.attn (1 of 25 stages)\n" in tiny.text
-    assert "\nblame: its dk lacks a factor\n" in tiny.text
-    assert "blame" not in large.text
+    assert "\nround 1: faulty stage: h.0.attn (1 of 25 stages)\n" in tiny.text
+    assert "\nits dk lacks a factor\n" in tiny.text
+    assert "faulty" not in large.text
 
 
 def test_the_message_names_the_class_and_the_text_what_it_rests_on(explained):
@@ -160,3 +162,23 @@ def test_the_message_names_the_class_and_the_text_what_it_rests_on(explained):
     assert unknown.get("message") == "3 of 24 elements are outside their bound"
     assert unknown.text.splitlines()[1] == "pattern: none known; the residual is 0.3"
     assert cases["relu/weight/typical/float64/x"].get("message") == "slot: dx is lost"
+
+
+def test_times_are_written_where_the_run_has_them_and_add_up(several, schema):
+    assert {element.get("time") for element in parse(several).iter()} == {None, "0"}
+    cases = {"rms_norm/weight/typical": 8.0, "softmax/weight/big": 0.5, "of no result": 9.0}
+    timed = replace(several, timing=Timing(seconds=99.0, cases=cases), troubles=("x",))
+    schema.validate(render(timed))
+    root = parse(timed)
+    seconds = {
+        suite.get("name"): [float(case.get("time")) for case in suite.iter("testcase")]
+        for suite in root
+    }
+    # Two gradients in two dtypes of two implementations share the case.
+    assert [x for x in seconds["reference/rms_norm"] if x] == [1.0] * 4
+    assert [x for x in seconds["mine/rms_norm"] if x] == [1.0] * 4
+    assert [x for x in seconds["mine/softmax"] if x] == [0.5]
+    assert sum(seconds["gradcheck"]) == 0
+    for suite in root:
+        assert float(suite.get("time")) == sum(seconds[suite.get("name")])
+    assert float(root.get("time")) == 8.5

@@ -40,7 +40,7 @@ def test_what_only_some_checks_of_a_sample_reject_is_half_seen(make):
     zeros, nan = matrix.lines[0].marks
     assert (zeros.kind, nan.kind) == ("partly", "rejected")
     assert zeros.says == (
-        "zeros: rejected by some checks, invisible to others: to the check of dx in float32"
+        "zeros: rejected by some checks, not detected by others by the check of dx in float32"
     )
 
 

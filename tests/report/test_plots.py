@@ -162,7 +162,7 @@ def test_where_no_step_is_sure_there_is_no_best_one(make):
     ("off", "text"),
     [
         (0.01, r"off by 0\.01, [\d.e+]+ times as much$"),
-        (1e-18, r"off by 1e-18, less than a difference can tell$"),
+        (1e-18, r"off by 1e-18, less than a difference can show$"),
         (0.0, "right to the last digit$"),
         (math.nan, "this gradient is nan$"),
         (-math.inf, "this gradient is -inf$"),
@@ -171,7 +171,7 @@ def test_where_no_step_is_sure_there_is_no_best_one(make):
 def test_the_sentence_says_how_the_gradient_stands_to_the_floor(make, off, text):
     result = failed(make, off)
     assert re.search(text, says(result.finding)), says(result.finding)
-    assert says(result.finding).startswith(f"dx[1, 3]: the best difference (h = {1e-5:.2g}) knows")
+    assert says(result.finding).startswith(f"dx[1, 3]: the best difference (h = {1e-5:.2g}) gives")
     if off == 0.01:
         (times,) = re.findall(r"([\d.e+]+) times", says(result.finding))
         assert float(times) == pytest.approx(off / result.finding.curve.floor, rel=1e-2)
@@ -181,11 +181,12 @@ def test_the_sentence_says_how_the_gradient_stands_to_the_floor(make, off, text)
 def test_what_no_difference_can_tell_fifty_digits_do(make):
     beside = make.vcurve(0.01, errors=(0.5,) * 27)  # a kink nearer than the shortest step
     told = says(make.result(verdict=Verdict.FAIL, curve=beside, oracle=True).finding)
-    assert told.endswith("off by 0.01: no difference can tell, 50-digit arithmetic does")
+    shown = "smaller than any difference can show; 50-digit arithmetic shows it"
+    assert told.endswith(f"off by 0.01: {shown}")
     for verdict, off, oracle in ((Verdict.FAIL, 0.01, False), (Verdict.PASS, 1e-10, True)):
         curve = make.vcurve(off, errors=(0.5,) * 27)
         assert says(make.result(verdict=verdict, curve=curve, oracle=oracle).finding).endswith(
-            "less than a difference can tell"
+            "less than a difference can show"
         )
 
 

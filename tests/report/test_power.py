@@ -109,23 +109,25 @@ def test_the_matrix_names_the_cheapest_killer_and_numbers_the_cases():
     lines = render(SOUND, "terminal").splitlines()
     assert lines[0] == "gradcheck 0.1.0, suite mine 7, float64, float32, seed 3"
     assert lines[2].startswith("square: ● rejected")
-    assert "wrong answer    class    cheapest    123" in lines
-    assert "rolled of x              plain/two   ·●" in lines
-    assert "weak            F        plain/two   ·●" in lines
-    assert "same            L        equivalent  ··" in lines
+    assert "wrong gradient    class    cheapest    123" in lines
+    assert "rolled of x                plain/two   ·●" in lines
+    assert "weak              F        plain/two   ·●" in lines
+    assert "same              L        equivalent  ··" in lines
 
 
 def test_impostors_that_every_case_rejects_share_a_line():
     text = render(SOUND, "terminal")
-    assert "\n2 impostors rejected in every case: zeros, nan\n" in text
+    assert "\n2 generic wrong gradients rejected in every case: zeros, nan\n" in text
     assert "zeros of x" not in text
     found = power(score(impostor("zeros of x"), impostor("zeros of w")))
-    assert "\n2 impostors rejected in every case: zeros\n" in render(found, "terminal")
+    assert "\n2 generic wrong gradients rejected in every case: zeros\n" in render(
+        found, "terminal"
+    )
 
 
 def test_every_case_has_a_certificate():
     lines = render(SOUND, "terminal").splitlines()
-    start = lines.index("cases (elements): wrong answers rejected")
+    start = lines.index("cases (elements): wrong gradients rejected")
     assert lines[start + 1 : start + 4] == [
         "   1  plain/one (1): 3 of 6",
         "   2  plain/two (1200): 5 of 6",
@@ -149,9 +151,9 @@ def test_families_are_added_up():
 def test_narrow_mutants_are_counted_beside_the_others():
     found = power(score(trial(), *NARROW))
     for text in (render(found, "terminal"), render(found, "markdown")):
-        assert "narrow numbers: 1 of 1 rejected" in text
+        assert "roundings: 1 of 1 rejected" in text
         assert "equivalent, its backward adds nothing up: sums (tf32)" in text
-        assert "1 of 1 wrong answers rejected" in text or "mutants=1/1" in text
+        assert "1 of 1 wrong gradients rejected" in text or "mutants=1/1" in text
         assert "narrow-x-tf32" not in text
     assert summary(found).endswith("mutants=1/1 equivalent=0 impostors=0/0 alarms=0 survivors=0 "
                                    "narrow=1/1 narrow_equivalent=1")  # fmt: skip
@@ -174,7 +176,7 @@ def test_a_part_says_which():
 
 def test_only_a_short_report_leaves_matrices_out():
     found = power(*(score(trial(), op=f"op-{i}") for i in range(SMALL + 1)))
-    matrix = "wrong answers rejected"
+    matrix = "wrong gradients rejected"
     assert render(found, "terminal").count(matrix) == SMALL + 1
     assert render(found, "terminal", short=True).count(matrix) == 0
     few = power(*found.scores[:SMALL])
@@ -205,25 +207,26 @@ def test_a_narrow_terminal_breaks_lines_and_loses_none(width):
 SAID = [
     (
         score(trial(killed=())),
-        "square/wrong survives: The factor 2 is missing. No sample notices; add one that does, "
-        "or prove in `equivalent` that it is the right VJP",
+        "square/wrong survives: The factor 2 is missing. No sample rejects it; add one that "
+        "does, or prove in `equivalent` that it is right",
     ),
     (
         score(trial(killed=(), says="It is halved")),
-        "square/wrong survives: It is halved. No sample notices; add one",
+        "square/wrong survives: It is halved. No sample rejects it; add one",
     ),
     (
         score(impostor(killed=())),
-        "square/zeros of x survives: In place of dx: nothing but zeros. No sample notices; add "
-        "one whose gradient has such elements",
+        "square/zeros of x survives: In place of dx: nothing but zeros. No sample rejects it; "
+        "add one whose gradient has such elements",
     ),
     (
         score(trial(equivalent="1 = 1.", killed=(), killer="", doubt="it differs at trial 7")),
-        "square/wrong survives: it is said to be equivalent (1 = 1.), but it differs at trial 7",
+        "square/wrong survives: The factor 2 is missing. It is declared equivalent (1 = 1.), but "
+        "it differs at trial 7",
     ),
     (
         score(trial(equivalent="1 = 1.", killer="", doubt="a sample rejects it")),
-        "square/wrong: it is said to be equivalent (1 = 1.), but plain/one rejects it; name that "
+        "square/wrong: it is declared equivalent (1 = 1.), but plain/one rejects it; name that "
         "sample in `killer` instead",
     ),
     (
@@ -232,7 +235,8 @@ SAID = [
     ),
     (
         score(trial(killed=(), tried=()), alarms=("square/plain/one/float64",)),
-        "square/wrong survives: it could not be tried, for reasons named here; repair these first",
+        "square/wrong survives: The factor 2 is missing. It could not be tried; correct the "
+        "problems listed here first",
     ),
     (
         score(alarms=("square/plain/one/float64",)),
@@ -240,7 +244,7 @@ SAID = [
     ),
     (
         score(useless=("square/plain/one",)),
-        "square/plain/one: this sample rejects nothing; give it other values, or take it out",
+        "square/plain/one: this sample rejects nothing; change its values or remove it",
     ),
     (score(troubles=("square/plain/bad: no\nsuch thing",)), "square/plain/bad: no such thing"),
 ]
@@ -258,7 +262,7 @@ def test_what_is_amiss_is_one_line_that_says_what_to_change(found, said):
 @pytest.mark.parametrize(
     ("found", "state"),
     [
-        (SOUND, "every wrong answer is rejected"),
+        (SOUND, "every wrong gradient is rejected"),
         (power(score(trial(killed=()))), "NOT SOUND"),
         (power(score(alarms=("square/plain/one/float64",))), "NOT SOUND"),
         (power(score(troubles=("square/plain/one: no",))), "NOT SOUND"),
@@ -271,7 +275,7 @@ def test_the_state_stands_first_in_markdown_and_no_fault_looks_like_a_pass(found
     first = render(found, "markdown").splitlines()[0]
     assert first == f"**gradcheck power: {state}**"
     text = render(found, "terminal")
-    assert (state in text) is (state not in ("NOT SOUND", "every wrong answer is rejected"))
+    assert (state in text) is (state not in ("NOT SOUND", "every wrong gradient is rejected"))
 
 
 def test_what_ended_a_run_is_said_before_everything_else():
@@ -300,9 +304,9 @@ def tables(text):
 
 def test_the_matrix_stands_in_every_operators_details():
     text = render(SOUND, "markdown")
-    assert "<details><summary><b>square</b> 5 of 5 wrong answers rejected</summary>" in text
-    assert "\n\nImpostors that every case rejects: zeros, nan.\n\n" in text
-    matrix = next(t for t in tables(text) if t[0][0] == "wrong answer")
+    assert "<details><summary><b>square</b> 5 of 5 wrong gradients rejected</summary>" in text
+    assert "\n\nGeneric wrong gradients that every case rejects: zeros, nan.\n\n" in text
+    matrix = next(t for t in tables(text) if t[0][0] == "wrong gradient")
     assert matrix[2:] == [
         ["`rolled of x`", "", "", "`plain/two`", "`.x-`"],
         ["`wrong`", "F", "The factor 2 is missing.", "`plain/one`", "`xx-`"],
@@ -310,7 +314,7 @@ def test_the_matrix_stands_in_every_operators_details():
         ["`same`", "L", "Addition commutes.", "–", "`..-`"],
     ]
     assert (
-        "\nCases (elements), wrong answers rejected: 1 `plain/one` (1) 3 of 6, "
+        "\nCases (elements), wrong gradients rejected: 1 `plain/one` (1) 3 of 6, "
         "2 `plain/two` (1200) 5 of 6, 3 `plain/empty` (0) 0 of 0.\n"
     ) in text
 
@@ -323,14 +327,14 @@ def test_classes_and_real_bugs_and_impostors_have_tables_of_their_own():
     heads = {t[0][0]: t[2:] for t in tables(render(found, "markdown"))}
     assert heads["class"] == [["F", "1 of 1"], ["L", "0 of 0"], ["S", "0 of 1"]]
     assert heads["mutant"] == [["`square/wrong`", "F", "numpy #1", "`plain/one`"]]
-    assert heads["impostor"] == [["`zeros`", "nothing but zeros"]]
+    assert heads["generic"] == [["`zeros`", "nothing but zeros"]]
 
 
 def test_a_table_without_rows_is_left_out():
     text = render(power(score(impostor())), "markdown")
     assert "class of defect" not in text
     assert "real bugs" not in text
-    assert "Impostors" not in render(power(score(trial())), "markdown")
+    assert "Generic" not in render(power(score(trial())), "markdown")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import html
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,8 @@ from gradcheck.report.run_words import load_summary
 from gradcheck.report.terminal import LONGEST
 from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Certificate, Part
-from gradcheck.results.verdict import Verdict
+from gradcheck.results.run import Timing
+from gradcheck.results.verdict import Known, Verdict
 
 
 def test_the_headline_never_sounds_better_than_the_gate(make):
@@ -27,6 +29,55 @@ def test_the_headline_never_sounds_better_than_the_gate(make):
     ):
         assert run_words.headline(run) == text
         assert run_words.headline(run).endswith("passed") == run.passed
+
+
+TOOK = Timing(seconds=135.2, cases={})
+
+
+def test_the_last_sentence_says_verdict_reason_extent_and_time(make, untimed):
+    """Of each kind of run; one on file has no seconds."""
+    passed, why = make.result(), make.why(says="dx is 1/3")
+    wrong = make.result("relu", verdict=Verdict.FAIL, diagnosis=why)
+    other = make.result("silu", verdict=Verdict.MISSING, reason="dx is lost")
+    known = make.gated(make.run(passed, wrong), [None, Known.XFAIL])
+    worse = make.gated(make.run(passed, wrong, other), [None, Known.XFAIL, None])
+    stale = make.gated(make.run(passed), [None], [make.problem()])
+    for run, text in (
+        (make.run(passed, other), "1 of 2 checks failed: silu/weight · dx: dx is lost. 24"),
+        (make.run(passed, passed), "All 2 checks passed. 48"),
+        (make.run(passed), "1 check passed. 24"),
+        (make.run(passed, wrong), "1 of 2 checks failed: relu/weight · dx: dx is 1/3. 48"),
+        (make.run(wrong, other), "2 of 2 checks failed, for 2 reasons. 24"),
+        (make.run(make.result(verdict=Verdict.SKIP)), "Nothing was checked. 0"),
+        (make.run(), "Nothing was checked."),
+        (make.run(passed, complete=False), "The run is incomplete. 24"),
+        (make.run(passed, troubles=("x",)), "1 problem kept the run from judging everything. 24"),
+        (known, "1 of 2 checks passed, 1 known failure. 48"),
+        (worse, "1 of 3 checks failed, 1 known failure: silu/weight · dx: dx is lost. 48"),
+        (stale, "1 line of known.toml to correct. 24"),
+    ):
+        count = text.rpartition(". ")[2]
+        whole = f"{text} numbers compared" if count.isdigit() else text.rstrip(".")
+        timed = replace(run, timing=TOOK)
+        shown = [render(one, "terminal", width=200) for one in (run, timed)]
+        said = [text.rstrip("\n").split("\n")[-3] for text in shown]
+        took = " in 2 min 15 s" if run.results else ""
+        assert said == [f"{whole}.", f"{whole}{took}."]
+        assert untimed(shown[1]) == shown[0]
+
+
+def test_of_several_implementations_the_last_sentence_names_the_one_that_fails(several):
+    text = render(several, "terminal", width=200)
+    assert "\n1 of 25 checks failed: mine · softmax/weight · dx: 3 of 24 elements" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "under 0.1 s"), (0.049, "under 0.1 s"), (0.05, "0.1 s"), (9.94, "9.9 s"),
+     (59.4, "59 s"), (59.6, "1 min 0 s"), (119.7, "2 min 0 s"), (3600.0, "60 min 0 s")],
+)  # fmt: skip
+def test_a_duration_is_rounded_once(seconds, text):
+    assert run_words.duration(seconds) == text
 
 
 def test_an_implementation_says_what_it_is(make):

@@ -1,15 +1,16 @@
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from gradcheck.report import failures, outline
+from gradcheck.report import FORMATS, failures, outline
 from gradcheck.report import render as render_as
 from gradcheck.report.failures import groups
 from gradcheck.report.outline import spread
 from gradcheck.report.terminal import CAUSES, LISTED, render
 from gradcheck.results.finding import Part
-from gradcheck.results.run import AT_FIRST
+from gradcheck.results.run import AT_FIRST, Timing
 from gradcheck.results.verdict import Known, Verdict
 
 FAIL = Verdict.FAIL
@@ -454,3 +455,31 @@ def test_failures_are_all_that_the_gate_does_not_accept(failing):
     assert {id(r) for r in grouped} == {
         id(r) for r in failing.results if not r.finding.verdict.expected
     }
+
+
+# ── how long it took ─────────────────────────────────────────────────────────────────────────
+
+
+def test_the_slowest_cases_are_named_as_many_as_are_asked_for(make, hostile):
+    cases = {"relu/default/a": 0.5, "silu/default/b": 12.25, f"{make.hostile}/c": 3.0}
+    run = make.run(make.result(), timing=Timing(seconds=20.0, cases=cases))
+    assert "slowest" not in render(run)
+    assert "\nslowest case\n     12.25 s  silu/default/b\n\n" in render(run, durations=1)
+    *_, slowest, _, _ = render(run, durations=9, width=60).split("\n\n")
+    first, *found = slowest.splitlines()
+    assert first == "slowest 3 cases"
+    assert [line.split()[0] for line in found] == ["12.25", "3.00", "0.50"]
+    assert all(len(line) <= 60 and line.isprintable() for line in found)
+    assert "slowest" not in render(replace(run, timing=None), durations=3)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_seconds_are_in_the_last_sentence_alone_and_in_no_file(make, fails, untimed):
+    plain = make.run(make.result(verdict=FAIL if fails else Verdict.PASS))
+    timed = replace(plain, timing=Timing(seconds=3.26, cases={"rms_norm/weight/typical": 3.0}))
+    assert timed == plain
+    for form in FORMATS:
+        same = render_as(plain, form) == render_as(timed, form)
+        assert same == (form not in ("terminal", "junit")), form
+    assert " compared in 3.3 s." in render(timed).replace("\n", " ")
+    assert untimed(render(timed)).split() == render(plain).split()

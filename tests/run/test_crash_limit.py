@@ -81,16 +81,18 @@ def plan():
 
 
 @pytest.mark.parametrize(("verdict", "limit"), [(Verdict.CRASH, 10), (Verdict.TIMEOUT, 3)])
-def test_another_operator_and_another_implementation_go_on(verdict, limit):
+def test_another_operator_dialect_and_implementation_go_on(verdict, limit):
     (result, *_) = execute(plan()).results
+    relu = "reference", "relu", "default"
     bad = changed(result, verdict=verdict)
     crashes = CrashLimit()
     for place in reversed(range(limit)):  # in any order: those before a place count
-        assert crashes.why(limit, "reference", "relu") == "", place
+        assert crashes.why(limit, *relu) == "", place
         crashes.count(place, [bad])
-    assert crashes.why(limit - 1, "reference", "relu") == ""
-    assert crashes.why(limit, "reference", "relu").startswith(f"not run after {limit} ")
-    assert crashes.why(limit, "reference", "tanh") == crashes.why(limit, "torch", "relu") == ""
+    assert crashes.why(limit - 1, *relu) == ""
+    assert crashes.why(limit, *relu).startswith(f"not run after {limit} ")
+    others = [("reference", "tanh", "default"), ("torch", "relu", "default")]
+    assert {crashes.why(limit, *of) for of in [*others, ("reference", "relu", "leaky")]} == {""}
     (left,) = crashes.applied(limit, [result, changed(result, output="x")])
     assert (left.finding.verdict, left.finding.name) == (Verdict.NOTRUN, "vjp")
     assert left.finding.worst == ()

@@ -104,6 +104,8 @@ def of(run, op):
         (writes, "error", "vjp", "vjp writes into its arguments"),
         (drifts, "error", "vjp", "vjp is not deterministic"),
         (raises(Unsupported("not here")), "unsupported", "vjp", "not here"),
+        (raises(NotImplementedError("no\nbroadcasting")), "unsupported", "vjp", "no broadcasting"),
+        (raises(NotImplementedError()), "unsupported", "vjp", "vjp raised NotImplementedError"),
     ],
 )
 def test_a_fault_is_one_clear_line_and_the_other_operators_are_judged(
@@ -129,7 +131,7 @@ def test_an_operator_without_an_entry_is_unbound_and_checks_nothing(impl):
     (result,) = of(run, "relu")
     assert (result.finding.verdict, result.finding.reason) == (
         "unbound",
-        "user:IMPL says nothing about relu",
+        "not implemented by user:IMPL",
     )
     assert (run.footer.checked, run.passed) == (1, True)
     run = execute(plan(impl(IMPL={})))
@@ -313,8 +315,8 @@ def time_up(monkeypatch):
     made = []
 
     class Limit(TimeLimit):
-        def __init__(self, seconds):
-            super().__init__(seconds)
+        def __init__(self, *seconds):
+            super().__init__(*seconds)
             made.append(self)
 
     def up(*_, **__):

@@ -13,10 +13,10 @@ def of(wanted, *names):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: normal(3, 2.0), r"normal\(…\): 2.0 is no size of an axis"),
-        (lambda: normal(True), "True is no size of an axis"),
-        (lambda: normal(-1), "-1 is no size"),
-        (lambda: normal("8"), "'8' is no size"),
+        (lambda: normal(3, 2.0), r"normal\(…\): invalid axis size 2.0: write"),
+        (lambda: normal(True), "invalid axis size True"),
+        (lambda: normal(-1), "invalid axis size -1"),
+        (lambda: normal("8"), "invalid axis size '8'"),
         (lambda: uniform(1, 1, 3), r"uniform\(1, 1, …\): write the lower end first"),
         (lambda: uniform(float("nan"), 1, 3), "write the lower end first"),
         (lambda: integers(5, 5, 3), r"there is none from 5 up to below 5"),

@@ -79,5 +79,5 @@ def test_an_attribute_that_is_not_taken_is_skipped_not_passed():
 def test_nothing_to_judge_is_refused():
     (case,) = silu()
     for entry in (None, {}, Silu.vjp):
-        with pytest.raises(UsageError, match="there is no vjp"):
+        with pytest.raises(UsageError, match="has no vjp; pass case"):
             case.check(entry)

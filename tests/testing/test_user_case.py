@@ -125,12 +125,12 @@ def test_one_object_may_have_both():
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (rms_norm, r"there is no vjp: case.check\(forward, vjp\), not of a function alone"),
-        (None, "there is no vjp"),
-        ({"vjp": rms_norm_backward}, "there is no forward to difference"),
+        (rms_norm, r"a function has no vjp; pass case.check\(forward, vjp\)"),
+        (None, "a NoneType has no vjp"),
+        ({"vjp": rms_norm_backward}, "there is no forward; pass case"),
         (
             {"forward": lambda x, w: (x * w, lambda ct: (ct, ct))},
-            "forward takes no 'eps'; .*: let it take that, or leave it out of @case",
+            "forward takes no 'eps'; .*: let it take that, or remove it from @case",
         ),
     ],
 )

@@ -93,8 +93,8 @@ def _frames(target: Target) -> list[Last]:
     ping = b'{"kind":"ping","seq":1,"blocks":[]}'
     unreadable = {
         "a frame with another beginning": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes(64),
-        "a header that is no JSON": _frame(b"{kind: 'ping'}"),
-        "a header that is no object": _frame(b'["ping"]'),
+        "a header that is not JSON": _frame(b"{kind: 'ping'}"),
+        "a header that is not an object": _frame(b'["ping"]'),
         "a header of 4 GB that does not come": PREFIX.pack(MAGIC, 2**32 - 1, 0) + ping,
         "a payload of 9 EB that does not come": PREFIX.pack(MAGIC, len(ping), 2**63) + ping,
         "the end of the input within a length": whole[: PREFIX.size - 3],
@@ -105,7 +105,7 @@ def _frames(target: Target) -> list[Last]:
         "a block that lies outside of the payload": {"offset": 1 << 40, "nbytes": 24},
         "a block with a negative offset": {"offset": -64, "nbytes": 24},
         "a block with fewer bytes than its shape says": {"offset": 0, "nbytes": 8},
-        "a block whose shape is no list": {"offset": 0, "nbytes": 24, "shape": "3"},
+        "a block whose shape is not a list": {"offset": 0, "nbytes": 24, "shape": "3"},
         "a block with a negative length": {"offset": 0, "nbytes": 24, "shape": [-3]},
         "a block with 10^18 elements": {"offset": 0, "nbytes": 24, "shape": [10**9, 10**9]},
     }
@@ -121,15 +121,15 @@ def _frames(target: Target) -> list[Last]:
 
 def _lines(target: Target) -> list[Last]:
     odd: dict[str, dict[str, Any]] = {
-        "a block that is no base64": {"b64": "%%%"},
+        "a block that is not base64": {"b64": "%%%"},
         "a block without bytes": {},
         "a block with fewer bytes than its shape says": {"b64": "AAAAAAAAAAA="},
-        "a block whose shape is no list": {"b64": "A" * 32, "shape": "3"},
+        "a block whose shape is not a list": {"b64": "A" * 32, "shape": "3"},
         "a block with a negative length": {"b64": "A" * 32, "shape": [-3]},
     }
     lines = {
-        "a line that is no JSON": b"{kind: 'ping'}",
-        "a line that is no object": b'["ping"]',
+        "a line that is not JSON": b"{kind: 'ping'}",
+        "a line that is not an object": b'["ping"]',
         **{name: _text(target.run(**entry)) for name, entry in odd.items()},
     }
     cut = encoded("jsonl", target.run(), [bytes(24)])[:-9]

@@ -17,7 +17,13 @@ from gradcheck.implementations.native.case import NativeCase, Run
 from gradcheck.implementations.native.claims import operation_for
 from gradcheck.implementations.processes.c_worker import Outcome, Script, Worker
 from gradcheck.implementations.processes.crash_analysis import MEMORY, diagnose, handled
-from gradcheck.implementations.processes.crash_or_hang import Budget, Ending, WorkerError, because
+from gradcheck.implementations.processes.crash_or_hang import (
+    Budget,
+    Ending,
+    WorkerError,
+    because,
+    variant_of,
+)
 from gradcheck.implementations.processes.worker import RequestError
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import Broken, broken
@@ -147,7 +153,7 @@ def _said(operation: Operation, one: str, other: str, cases: Sequence[Case]) -> 
 class Native(OperatorsOnly):
     """The operations of a C library, called in a worker process that is started when needed.
 
-    After 10 crashes or 3 hangs of one operator, the rest of it is NOTRUN.
+    After 10 crashes or 3 hangs of one dialect, the rest of it is NOTRUN.
     """
 
     def __init__(self, library: NativeLibrary, name: str = "") -> None:
@@ -175,7 +181,7 @@ class Native(OperatorsOnly):
         found = self.case(case, dtype)
         if found is None:
             return None
-        spent = self._budget.exhausted(case.spec.name)
+        spent = self._budget.exhausted(variant_of(case.spec.name, case.dialect.name))
         if spent is not None:
             raise broken("vjp", spent, Verdict.NOTRUN)
         try:
@@ -292,10 +298,11 @@ class Native(OperatorsOnly):
         return found
 
     def _broken(self, case: Case, script: Script, role: str, ending: Ending) -> Broken:
-        self._budget.spend(case.spec.name, ending.verdict)
+        variant = variant_of(case.spec.name, case.dialect.name)
+        self._budget.spend(variant, ending.verdict)
         self._hear(ending.printed)
         reason = because(ending)
-        if self._budget.investigates(case.spec.name, ending.verdict):
+        if self._budget.investigates(variant, ending.verdict):
             known = self._handles.get(case.spec.name, False)
             reason = diagnose(script, ending, lambda: self._start(handled=known))
         heard = ending.printed

@@ -8,9 +8,9 @@
 3. The caller makes a finding of it (for C, `native.library`): `placed` names the call, and
    `because` adds the last words of a sanitizer or of an assertion. After a crash in C,
    `crash_analysis` finds out which memory was touched.
-4. The next case starts a new process. After three hangs or ten crashes of an operator (`LIMITS`)
-   its other cases are NOTRUN: `gradcheck.run.limits.CrashLimit` counts them in the order of the
-   run's cases, and `Budget` within one case, or for a caller without a run.
+4. The next case starts a new process. After three hangs or ten crashes of an operator's dialect
+   (`LIMITS`) its other cases are NOTRUN: `gradcheck.run.limits.CrashLimit` counts them in the order
+   of the run's cases, and `Budget` within one case, or for a caller without a run.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def placed(ending: Ending, what: str, limit: float) -> str:
 LIMITS: Final = {Verdict.TIMEOUT: 3, Verdict.CRASH: 10}
 PLURALS: Final = {Verdict.TIMEOUT: "hangs", Verdict.CRASH: "crashes"}
 MAX_INVESTIGATED: Final = 3
-"""Crashes of one operator that are looked into; each takes some processes more."""
+"""Crashes of one dialect that are looked into; each takes some processes more."""
+ONLY: Final = "default"
+"""The name of the dialect of an operator that has no others."""
 _COUNTED: Final = ContextVar("counted", default=True)
 _CASE: Final = ContextVar("case", default="")
 
@@ -93,41 +95,50 @@ def uncounted() -> Iterator[None]:
 
 
 def of_case(name: str) -> None:
-    """Give the case `name` a budget of its own; with an empty name, budgets are per operator.
+    """Give the case `name` a budget of its own; with an empty name, budgets are per dialect.
 
     A run counts over cases itself (`gradcheck.run.limits.CrashLimit`), where their order is known.
     """
     _CASE.set(name)
 
 
-def too_often(op: str, spent: Callable[[Verdict], int]) -> str | None:
-    """The reason not to run the rest of an operator, given its crashes and hangs; None: run it."""
+def variant_of(op: str, dialect: str) -> str:
+    """What is counted together: an operator's dialect, as messages call it.
+
+    >>> variant_of("relu", "default"), variant_of("layer_norm", "affine")
+    ('relu', 'layer_norm/affine')
+    """
+    return op if dialect == ONLY else f"{op}/{dialect}"
+
+
+def too_often(variant: str, spent: Callable[[Verdict], int]) -> str | None:
+    """The reason not to run the rest of a dialect, given its crashes and hangs; None: run it."""
     for verdict, limit in LIMITS.items():
         if spent(verdict) >= limit:
-            return f"not run after {limit} {PLURALS[verdict]} of {op}"
+            return f"not run after {limit} {PLURALS[verdict]} of {variant}"
     return None
 
 
 class Budget:
-    """Counts crashes and hangs per operator, and per case after `of_case`."""
+    """Counts crashes and hangs per dialect (`variant_of`), and per case after `of_case`."""
 
     def __init__(self) -> None:
         """Start at zero."""
         self._spent: Counter[tuple[str, str, Verdict]] = Counter()
         self._crashes: Counter[str] = Counter()
 
-    def spend(self, op: str, verdict: Verdict) -> None:
-        """Count one CRASH or TIMEOUT of an operator; other verdicts cost nothing."""
-        self._spent[_CASE.get(), op, verdict] += verdict in LIMITS and _COUNTED.get()
-        self._crashes[op] += verdict is Verdict.CRASH
+    def spend(self, variant: str, verdict: Verdict) -> None:
+        """Count one CRASH or TIMEOUT; other verdicts cost nothing."""
+        self._spent[_CASE.get(), variant, verdict] += verdict in LIMITS and _COUNTED.get()
+        self._crashes[variant] += verdict is Verdict.CRASH
 
-    def investigates(self, op: str, verdict: Verdict) -> bool:
+    def investigates(self, variant: str, verdict: Verdict) -> bool:
         """Whether the crash that was counted last is one of the first, which are run again."""
-        return verdict is Verdict.CRASH and self._crashes[op] <= MAX_INVESTIGATED
+        return verdict is Verdict.CRASH and self._crashes[variant] <= MAX_INVESTIGATED
 
-    def exhausted(self, op: str) -> str | None:
-        """The reason not to run the rest of an operator; None: run it."""
-        return too_often(op, lambda verdict: self._spent[_CASE.get(), op, verdict])
+    def exhausted(self, variant: str) -> str | None:
+        """The reason not to run the rest of a dialect; None: run it."""
+        return too_often(variant, lambda verdict: self._spent[_CASE.get(), variant, verdict])
 
 
 # ── what the process said about it ──────────────────────────────────────────────────────────────

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.manifest.operation import Program
-from gradcheck.implementations.processes.crash_or_hang import Budget, WorkerError, because
+from gradcheck.implementations.processes.crash_or_hang import (
+    Budget,
+    WorkerError,
+    because,
+    variant_of,
+)
 from gradcheck.implementations.processes.fresh_process import FreshProcess, changed
 from gradcheck.implementations.protocol.message import (
     ASKS,
@@ -74,7 +79,7 @@ class Process(OperatorsOnly):
             Broken: it has crashed or hung too often in this operator.
         """
         op = case.spec.name
-        why = self._budget.exhausted(op)
+        why = self._budget.exhausted(variant_of(op, case.dialect.name))
         if why is not None:
             raise broken("vjp", why, Verdict.NOTRUN)
         offer = self._offer(op)
@@ -133,21 +138,21 @@ class Process(OperatorsOnly):
         self, case: Case, dtype: str, ct: Sequence[Array], primals: Sequence[Array], attrs: Attrs
     ) -> tuple[Array | None, ...]:
         request = vjp_request(case, dtype, ct, primals, attrs)
-        found = self._ask(request)
+        found = self._ask(request, case)
         return tuple(found.get(name) for name in case.primal_names)
 
     def _forward(
         self, case: Case, dtype: str, primals: Sequence[Array], attrs: Attrs
     ) -> Array | tuple[Array, ...]:
         request = forward_request(case, dtype, primals, attrs)
-        wanted, found = request.wanted, self._ask(request)
+        wanted, found = request.wanted, self._ask(request, case)
         for form in wanted:
             if form.name not in found:
                 raise broken("forward", f"protocol: {form} is not in the answer")
         outputs = tuple(found[form.name] for form in wanted)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def _ask(self, request: Request) -> dict[str, Array]:
+    def _ask(self, request: Request, case: Case) -> dict[str, Array]:
         """The arrays of the answer, by name: views of what arrived.
 
         Raises:
@@ -169,7 +174,7 @@ class Process(OperatorsOnly):
             raise broken(ask, str(error)) from None
         except WorkerError as error:
             ending = error.ending
-            self._budget.spend(request.op, ending.verdict)
+            self._budget.spend(variant_of(request.op, case.dialect.name), ending.verdict)
             raise _broken(ask, ending.verdict, because(ending), ending.printed) from None
         return {name: array_of(block) for name, block in found.items()}
 

@@ -126,7 +126,7 @@ class Asking:
                 raise Unfit(error.finding.reason) from error
             raise
         if bound is None:
-            raise Unfit(f"{binding.name} says nothing about {self.case.spec.name}")
+            raise Unfit(f"not implemented by {binding.name}")
         self.bound: Bound = bound
         self._vjp = CheckedCall("vjp", bound.vjp)
 
@@ -266,6 +266,8 @@ class Asking:
         except (Unsupported, ManifestError) as reason:
             raise Unfit(str(reason)) from reason
         except Broken as error:
+            if error.finding.verdict is Verdict.UNSUPPORTED:
+                raise Unfit(error.finding.reason) from error
             raise _placed(error, when) from error
 
     def _formed(self, out: Any, when: str, needs: Sequence[bool]) -> Gradients:

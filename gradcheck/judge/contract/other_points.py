@@ -39,22 +39,34 @@ def _visits(subject: Subject) -> Iterator[tuple[str, Subject, Cotangent]]:
     yield "with a cotangent of a single one", subject, spike(ct, 0)
     for axis, name in ((0, "first"), (-1, "last")):
         for size in (0, 1, 33):
+            if size == 0 and not subject.is_batch(axis):
+                continue
             with suppress(Unfit):
                 other = subject.resized(axis, size)
                 yield f"with {size} along the {name} axis", other, other.cts[0]
 
 
 SIZES: Final = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
+COMPILED: Final = (0, 1, 2, 33)
+"""Those tried of code that a compiler compiles anew for each: half a second each, or more."""
 DEADLY: Final = (Verdict.CRASH, Verdict.TIMEOUT)
 
 
-def sizes(subject: Subject) -> Breach | None:
-    """Along the last axis and along the first of the first primal; others go with it."""
+def few_sizes(subject: Subject) -> Breach | None:
+    """As `sizes`, but at few of them where the code may be compiled for each."""
+    return sizes(subject, COMPILED if subject.bound.compiles else SIZES)
+
+
+def sizes(subject: Subject, tried: Sequence[int] = SIZES) -> Breach | None:
+    """Along the last axis and along the first of the first primal; others go with it.
+
+    Size 0 is tried along batch axes alone: a mean over no features has no value.
+    """
     subject.require_right()
     bad: dict[str, list[int]] = {}
     reasons: list[str] = []
     verdict, asked = Verdict.FAIL, 0
-    for axis, name, size in _points(subject):
+    for axis, name, size in _points(subject, tried):
         where = f"with {size} along the {name} axis"
         try:
             with suppress(Unfit):
@@ -82,14 +94,14 @@ def sizes(subject: Subject) -> Breach | None:
     return Breach(reasons[0] + more, verdict)
 
 
-def _points(subject: Subject) -> Iterator[tuple[int, str, int]]:
+def _points(subject: Subject, tried: Sequence[int]) -> Iterator[tuple[int, str, int]]:
     first = next(p for p in subject.primals if p.dtype == subject.kind)
     axes = [(-1, "last")] if first.ndim else []
     if first.ndim > 1 and first.shape[0] != first.shape[-1]:
         axes.append((0, "first"))
     for axis, name in axes:
-        for size in SIZES:
-            if size != first_size(subject, axis):
+        for size in tried:
+            if size != first_size(subject, axis) and (size or subject.is_batch(axis)):
                 yield axis, name, size
 
 

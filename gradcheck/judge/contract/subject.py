@@ -195,6 +195,12 @@ class Subject(Asking):
                 raise Unfit("the operator does not split that size into equal parts")
         return other
 
+    def is_batch(self, axis: int) -> bool:
+        """Whether an axis of the first floating primal is none of its operator's core axes."""
+        ranks = zip(self.primals, self.case.core_ranks, strict=True)
+        first, rank = next((p, rank) for p, rank in ranks if p.dtype == self.kind)
+        return axis % first.ndim < first.ndim - rank if first.ndim else False
+
     # ── what is right ────────────────────────────────────────────────────────────────────────
 
     def want(self, ct: Cotangent) -> Gradients:

@@ -116,21 +116,21 @@ function tone(word) {
   return ["UNSUPPORTED", "UNBOUND", "SKIP", "XFAIL"].includes(word) ? "calm" : "bad";
 }
 
-// How far a result is over its bound; what is no number, or has none, is the worst.
+// A result's error in multiples of its tolerance; one without a number is the worst.
 function badness(result) {
   return result.times ? Number(result.times) : Infinity;
 }
 
 // One failure, unfolded if it is the first; what the one before it said is not said again.
 function failure(result, before) {
-  const lead = before && before.lead === result.lead ? el("span", { class: "soft" }, "as above") : result.lead;
+  const lead = before && before.lead === result.lead ? el("span", { class: "soft" }, "as above") : prose(result.lead);
   const summary = el("summary", {}, chip(result.verdict), " ", el("b", {}, result.sample), " ", lead);
   const body = el("details", { class: "case" }, summary);
   if (!before) body.open = true;
   const pairs = [...(result.known ? [["baseline", result.known]] : []), ...(result.facts || []),
-    ["hunts", result.hunts], ...(result.source ? [["source", result.source]] : [])];
+    ["designed to catch", result.hunts], ...(result.source ? [["source", result.source]] : [])];
   const facts = el("dl", { class: "facts" });
-  for (const [label, text] of pairs) if (text) facts.append(el("dt", {}, label), el("dd", {}, text));
+  for (const [label, text] of pairs) if (text) facts.append(el("dt", {}, label), el("dd", {}, prose(text)));
   const code = el("code", { class: "run" }, result.repro);
   facts.append(el("dt", {}, "run"), el("dd", {}, code, copyButton(result.repro, code)));
   body.append(facts);
@@ -149,24 +149,24 @@ function pictures(result) {
 
 function elements(found) {
   return tableOf(found.length === 1 ? "The worst element" : `The ${found.length} worst elements`,
-    ["element", "got", "want", "× bound", "ulp", "cotangent"],
+    ["element", "got", "expected", "× tol", "ulp", "cotangent"],
     found.map(([place, ...rest]) => [el("th", { scope: "row" }, place), ...rest]));
 }
 
 function samples(results) {
   const lines = results.map((result) => {
     const name = el("th", { scope: "row" }, el("b", {}, result.sample), " ", copyButton(result.repro));
-    if (result.hunts) name.append(el("small", {}, result.hunts));
+    if (result.hunts) name.append(el("small", {}, prose(result.hunts)));
     const notes = [...(result.notes || []), ...(result.verdict === "PASS" ? (result.facts || []).map((pair) => pair.join(": ")) : [])];
-    for (const note of notes) name.append(el("small", {}, note));
+    for (const note of notes) name.append(el("small", {}, prose(note)));
     const want = result.want && `${result.want} ± ${result.bar}`;
     const parts = [`${result.failed || 0}/${result.compared}`,
       result.unresolved && `${result.unresolved} unresolved`].filter(Boolean);
     return [name, chip(result.verdict), result.place, result.got, want, result.error, result.bound,
       result.times, result.ulp, parts.join(", "), rejected(result)];
   });
-  return tableOf("All samples", ["sample", "verdict", "worst element", "got", "want", "error", "bound",
-    "× bound", "ulp", "failed", "rejected"], lines);
+  return tableOf("All samples", ["sample", "verdict", "worst element", "got", "expected", "error", "tol",
+    "× tol", "ulp", "failed", "self-check"], lines);
 }
 
 function rejected(result) {
@@ -192,8 +192,8 @@ function certificate(results) {
     return el("span", { class: `mark ${mood}`, title, role: "img", "aria-label": kind }, glyph);
   })]);
   const heads = ["sample", ...names];
-  const table = tableOf("Wrong answers that the same check rejects", heads, lines, "kills");
-  table.append(el("p", { class: "soft" }, "✓ rejected   ○ invisible to it   ≈ off by less than the dtype is allowed   = equal to the truth at this sample"));
+  const table = tableOf("Self-check: wrong gradients given to the same checks", heads, lines, "kills");
+  table.append(el("p", { class: "soft" }, "✓ rejected   ○ not detected   ≈ within the tolerance of the dtype   = equal to the right gradient at this sample"));
   return table;
 }
 
@@ -201,6 +201,7 @@ function tableOf(title, heads, lines, kind = "") {
   const cells = heads.map((name) => el("th", { scope: "col" }, el("span", {}, name)));
   const body = lines.map((line) => el("tr", {}, line.map((part) =>
     (part instanceof HTMLTableCellElement ? part : el("td", {}, part || "")))));
-  return el("div", { class: "scroll" }, el("table", { class: `inner ${kind}` }, el("caption", {}, title),
+  const attributes = { class: "scroll", tabindex: "0", role: "region", "aria-label": title };
+  return el("div", attributes, el("table", { class: `inner ${kind}` }, el("caption", {}, title),
     el("thead", {}, el("tr", {}, cells)), el("tbody", {}, body)));
 }

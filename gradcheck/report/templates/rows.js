@@ -38,9 +38,8 @@ function collectRows() {
     }
   }
   cards = [...document.querySelectorAll(".card.failure")].map((card) => {
-    const parts = [...card.querySelectorAll("summary, .case > p")].map((part) => part.textContent);
     const words = [...card.querySelectorAll(".chip")].map((chip) => chip.textContent.toLowerCase());
-    const key = parts.join(" ").toLowerCase().replace(/\s+/g, " ");
+    const key = card.textContent.toLowerCase().replace(/\s+/g, " ");
     return { card, key, mask: words.reduce((mask, word) => mask | bit(word), 0) };
   });
 }

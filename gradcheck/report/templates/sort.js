@@ -62,8 +62,8 @@ function sortKey(row, head) {
 
 function cellUnder(row, head) {
   if (head.classList.contains("op")) return row.output && row.table.dataset.op ? row.output : row.op;
-  if (head.dataset.sort === "dialect") return row.dialect;
-  const places = { samples: -2, "worst ± error bar": -2, elements: -1 };
+  if (head.dataset.sort === "variant") return row.dialect;
+  const places = { samples: -2, "worst ± uncertainty": -2, elements: -1 };
   const at = places[head.dataset.sort];
   return at ? [...row.tr.children].at(at).textContent : row.output;
 }

@@ -17,6 +17,11 @@ async function inflated(text) {
   return new Response(stream).json();
 }
 
+// A line of prose as nodes: `code` between backticks, as prose.py has it.
+function prose(text) {
+  return text.split(/(?<!`)`([^`\s](?:[^`]*[^`\s])?)`(?!`)/).map((part, i) => (i % 2 ? el("code", {}, part) : part));
+}
+
 // An element with attributes and children; a child that is a string is text, whatever it holds.
 function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);

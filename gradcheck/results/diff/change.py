@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from gradcheck.results.case_result import CaseResult
-from gradcheck.results.run import Run
+from gradcheck.results.run import BY_BUDGET, NO_FEATURES, Run
 from gradcheck.results.verdict import Verdict
 
 
@@ -156,7 +156,7 @@ def both(
     if mark is None:
         return None
     if mark is Mark.NOT_REACHED:
-        why = (new if new.finding.verdict is Verdict.NOTRUN else old).finding.reason
+        why = (new if _not_reached(new) else old).finding.reason
     elif spoilt and mark in (Mark.SUPPORT_LOST, Mark.SUPPORT_GAINED):
         mark, why = Mark.NOT_REACHED, SPOILT
     return Change(mark=mark, of=of, old=old, new=new, worse=_worse(mark, old, new), why=why)
@@ -178,7 +178,7 @@ def unlike(old: CaseResult, new: CaseResult) -> str:
 
 def _mark(old: CaseResult, new: CaseResult, factor: float) -> Mark | None:
     before, after = old.finding.verdict, new.finding.verdict
-    if (before is Verdict.NOTRUN) is not (after is Verdict.NOTRUN):
+    if _not_reached(old) is not _not_reached(new):
         return Mark.NOT_REACHED
     if not after.expected:
         if after in DEAD and before not in DEAD:
@@ -191,6 +191,13 @@ def _mark(old: CaseResult, new: CaseResult, factor: float) -> Mark | None:
     if not after.checked:
         return None
     return _moved(old, new, factor) if before.checked else Mark.SUPPORT_GAINED
+
+
+def _not_reached(result: CaseResult) -> bool:
+    """Whether a run did not ask: NOTRUN, or left out by its flags or their defaults."""
+    found = result.finding
+    unasked = found.verdict is Verdict.SKIP and found.reason.startswith((BY_BUDGET, NO_FEATURES))
+    return unasked or found.verdict is Verdict.NOTRUN
 
 
 def _failing(old: CaseResult, new: CaseResult, factor: float) -> Mark:

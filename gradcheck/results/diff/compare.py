@@ -46,6 +46,8 @@ def compared(old: Side, new: Side, pairs: Mapping[str, str], factor: float = FAC
         case = _Case(_named(olds.get(key, ())), _named(news.get(key, ())))
         for one in case.pairs():
             if one.old is None or one.new is None:
+                if one.of.finding.verdict is Verdict.UNBOUND:
+                    continue  # `--all` decides whether it is reported
                 entries.append(case.lacking(one, old.run, new.run))
                 continue
             change = case.change(one, factor)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from gradcheck.results.run import Run
+from gradcheck.results.verdict import Verdict
 from gradcheck.system.reading import contents
 
 FOLDER: Final = ".gradcheck_cache"
@@ -55,6 +56,8 @@ def after(failed: Failed, run: Run) -> dict[str, list[str]]:
     """What is known after a run: what it did not reach stays as it was."""
     reached: dict[str, dict[str, bool]] = {}
     for result in run.results:
+        if result.finding.verdict is Verdict.SKIP:
+            continue
         names = reached.setdefault(result.case.implementation, {})
         names[result.case.name] = names.get(result.case.name, False) or not run.accepts(result)
     now = {whose: [*names] for whose, names in failed.items()}

@@ -63,6 +63,6 @@ def judge(unit: Unit) -> Answer:
     if not unit.asks:
         return Answer(hash=hash_of(case))
     found = judge_next(
-        _PLAN, case, _BINDINGS, _WHY, lambda word, _: left_out.get(word, ""), unit.asks
+        _PLAN, case, _BINDINGS, _WHY, lambda word, *_: left_out.get(word, ""), unit.asks
     )
     return Answer(records=(*found,), seconds=time.perf_counter() - start)

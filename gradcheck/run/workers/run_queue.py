@@ -65,7 +65,8 @@ class RunQueue:
         """Divide a run for a number of workers."""
         self._plan, self._cases, self.slots = plan, cases, slots
         units = units_of(plan, cases, slots)
-        self._waiting = begun(units, slots)
+        self._in_order = plan.budget is not None  # what comes first tells most
+        self._waiting = units if self._in_order else begun(units, slots)
         self._asks = [asks_of(plan, case) for case in cases]
         self._left = len(cases)
         self._parts: dict[int, dict[Ask, list[CaseResult]]] = {}
@@ -97,7 +98,7 @@ class RunQueue:
         unit = self._waiting.pop(self._chosen(slot))
         self._at[slot] = unit
         words = dict.fromkeys(word for word, _ in unit.asks)
-        known = ((word, self._crashes.why(unit.place, word, unit.names[0])) for word in words)
+        known = ((word, self._crashes.why(unit.place, word, *unit.owner)) for word in words)
         return replace(unit, left_out=tuple((word, why) for word, why in known if why))
 
     def _alone(self, slot: Hashable) -> bool:
@@ -107,6 +108,8 @@ class RunQueue:
 
     def _chosen(self, slot: Hashable) -> int:
         """The unit to take: of the slot's current operator, or of one that no other slot is at."""
+        if self._in_order:
+            return 0
         head, at = self._waiting[0], self._at.get(slot)
         alike = takewhile(
             lambda unit: unit.seconds >= MIN_SHARE * head.seconds or not head.first,

@@ -250,7 +250,7 @@ def test_slack_widens_the_bound(native, mul, ulp, verdict):
     assert found["x"][0] == verdict
     assert found["y"] == ("pass", "")  # it needs none, and says nothing
     if ulp:
-        assert found["x"][1].endswith(f"by a bound {ulp} ulp wider: a table of f16")
+        assert found["x"][1].endswith(f"by a tolerance {ulp} ulp wider: a table of f16")
 
 
 def test_the_certificate_is_of_the_wider_bound(native, case):
@@ -270,7 +270,7 @@ def test_slack_holds_for_forward_too(native, mul):
 
     assert found("")["forward"][0] == "fail"
     wider = found(slack(40000))
-    assert wider["forward"] == ("pass", "by a bound 40000 ulp wider: a table of f16")
+    assert wider["forward"] == ("pass", "by a tolerance 40000 ulp wider: a table of f16")
     assert wider["x"] == ("pass", "")
 
 

@@ -8,10 +8,12 @@ from gradcheck.errors import ManifestError
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.contract.asking import Unasked, Unfit, Vacuous
 from gradcheck.judge.contract.other_points import (
+    COMPILED,
     SEEN,
     SIZES,
     _candidates,
     attributes,
+    few_sizes,
     form,
     layouts,
     sizes,
@@ -131,8 +133,49 @@ def test_after_a_crash_no_further_size_is_asked(subject, right):
     right.both = fragile
     breach = sizes(subject(right))
     assert breach.verdict is Verdict.CRASH
-    assert breach.seen == "with 0 along the last axis, SIGSEGV in rms"
-    assert [shape for shape in asked if shape != (3, 7)] == [(3, 0)]
+    assert breach.seen == "with 1 along the last axis, SIGSEGV in rms"
+    assert [shape for shape in asked if shape != (3, 7)] == [(3, 1)]
+
+
+def test_no_elements_are_asked_for_along_batch_axes_alone(subject, right, silu):
+    """A norm has a value without rows, and none without features; silu has neither."""
+    both, without = right.both, []
+
+    def none(ct, x, w, eps):
+        without.extend([x.shape] * (x.size == 0))
+        if x.shape[0] == 0:
+            raise ValueError("no rows")
+        return both(ct, x, w, eps)
+
+    right.both = none
+    breach = sizes(subject(right))
+    assert breach.verdict is Verdict.ERROR
+    assert breach.seen == "with 0 along the first axis, vjp raised ValueError: no rows"
+    assert form(subject(right)) is None
+    assert {*without} == {(0, 7)}
+
+    vjp = silu.vjp
+    silu.vjp = lambda ct, x: vjp(ct, x) if x.shape[-1] else 1 / 0
+    assert sizes(subject(silu, "silu/default/typical")).seen.startswith("with 0 along the last")
+
+
+def test_code_that_is_compiled_for_each_size_is_asked_at_few(subject, right, mutant):
+    seen, both = set(), right.both
+
+    def spy(ct, x, w, eps):
+        seen.add(x.shape)
+        return both(ct, x, w, eps)
+
+    right.both = spy
+    for compiles, tried in ((True, COMPILED), (False, SIZES)):
+        seen.clear()
+        asked = subject(right)
+        asked.bound = replace(asked.bound, compiles=compiles)
+        assert few_sizes(asked) is None
+        assert seen == {(3, 7)} | {(3, n) for n in tried if n} | {(n, 7) for n in tried}
+    wrong = subject(mutant("no-tail"))
+    wrong.bound = replace(wrong.bound, compiles=True)
+    assert few_sizes(wrong).seen.startswith("with 33 along the last axis, dw: ")
 
 
 def test_what_its_own_forward_refuses_is_not_owed(subject, silu):
@@ -165,7 +208,7 @@ def test_right_ones_are_right_at_every_size(subject, right):
 
     right.both = spy
     assert sizes(subject(right)) is None
-    assert seen == {(3, n) for n in SIZES} | {(n, 7) for n in SIZES}
+    assert seen == {(3, n) for n in SIZES if n} | {(n, 7) for n in SIZES}
 
 
 @pytest.mark.slow(keep=1)

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from gradcheck.results.diff.change import Mark, chosen, slug
+from gradcheck.results.run import BY_BUDGET, NO_FEATURES
 from gradcheck.results.verdict import Verdict
 
 V = Verdict
@@ -193,13 +194,32 @@ def test_another_case_is_not_compared(make, changes, why):
     assert not make.one(known, make.result(verdict=V.CRASH, **changes)).worse
 
 
-@pytest.mark.parametrize("verdict", V)
+@pytest.mark.parametrize("verdict", [v for v in V if v is not V.UNBOUND])
 def test_what_only_one_run_has_is_added_or_removed(make, verdict):
     only = make.result(verdict=verdict)
     gone, came = make.one(only, None), make.one(None, only)
     assert (gone.mark, gone.worse, gone.old, gone.new) == (Mark.REMOVED, True, only, None)
     worse = not verdict.expected
     assert (came.mark, came.worse, came.old, came.new) == (Mark.ADDED, worse, None, only)
+
+
+def test_what_is_not_implemented_and_not_reported_is_no_change(make):
+    """`--all` decides whether it is reported; what was judged before and is gone is worse."""
+    silent, other = make.result(verdict=V.UNBOUND), make.result(op="tanh")
+    for old, new in itertools.permutations([make.run(other, silent), make.run(other)]):
+        found = make.diff(old, new)
+        assert (found.entries, found.worse) == ((), False)
+    assert make.one(make.result(), silent).mark is Mark.SUPPORT_LOST
+    assert make.one(make.result(), None).worse
+
+
+@pytest.mark.parametrize("reason", [f"{BY_BUDGET} 120", NO_FEATURES])
+def test_what_a_run_left_out_by_its_flags_is_not_reached(make, reason):
+    before, left = make.result(), make.result(verdict=V.SKIP, reason=reason)
+    for entry in (make.one(before, left), make.one(left, before)):
+        assert (entry.mark, entry.worse, entry.why) == (Mark.NOT_REACHED, False, reason)
+    assert make.one(before, make.result(verdict=V.SKIP)).mark is Mark.SUPPORT_LOST
+    assert make.one(left, make.result(verdict=V.FAIL)).worse
 
 
 def lacking(make, old, new, verdict=V.PASS, dtype="float64"):

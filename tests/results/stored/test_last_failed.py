@@ -42,6 +42,8 @@ def test_what_is_mended_is_forgotten_and_what_was_not_run_is_not(tmp_path, make,
     assert known(tmp_path) == {"reference": names[:1]}
     keep(make.run(make.result("tanh", whose="torch"), implementations=("torch",)), tmp_path)
     assert known(tmp_path) == {"reference": names[:1]}
+    keep(make.run(make.result("tanh", verdict="skip")), tmp_path)  # a budget has left it out
+    assert known(tmp_path) == {"reference": names[:1]}
     keep(make.run(make.result("tanh")), tmp_path)
     assert known(tmp_path) == {}
 

@@ -197,10 +197,10 @@ def test_shards_of_other_numbers_are_refused(make):
         merged(named([sharded(run, 2)[0], sharded(other, 3)[1]]))
     with pytest.raises(UsageError, match=r"not shards of one run: 1.jsonl is 1/2, 2.jsonl is 1/2"):
         merged(named([sharded(run, 2)[0], sharded(other, 2)[0]]))
-    with pytest.raises(UsageError, match=r"2\.jsonl: it is no shard, and 1\.jsonl is of the same"):
+    with pytest.raises(UsageError, match=r"2\.jsonl: it is not a shard, and 1\.jsonl is of"):
         merged(named([sharded(run, 2)[0], other]))
     bad = replace(run, header=replace(run.header, shard="2/1"))
-    with pytest.raises(UsageError, match=r"1\.jsonl: '2/1' is no shard"):
+    with pytest.raises(UsageError, match=r"1\.jsonl: '2/1' is not a shard"):
         merged(named([bad]))
 
 

@@ -172,7 +172,7 @@ def test_attacks_are_the_same_too(folder, cluster):
 
 def test_attacks_that_are_made_here_alone(capsys):
     assert main(["power", "--contract", *DASK]) == 2
-    wanted = "--rule and --contract take seconds, here; leave --executor out"
+    wanted = "--rule and --contract run in this process; remove --executor"
     assert capsys.readouterr() == ("", f"gradcheck: {wanted}\n")
 
 

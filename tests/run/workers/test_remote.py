@@ -67,7 +67,19 @@ def in_parts(asked, monkeypatch):
 @pytest.mark.parametrize("jobs", [2, 5])
 def test_records_do_not_depend_on_the_number_of_processes(jobs):
     asked = plan("relu", "silu", rules=SUITE.rule_cases(["clip*"], samples=["typical"]))
-    assert execute(replace(asked, jobs=jobs)) == execute(replace(asked, jobs=1))
+    reported = {}
+    found = execute(
+        replace(asked, jobs=jobs),
+        lambda done, _, name, seconds=0.0: done and reported.update({name: seconds * jobs}),
+    )
+    alone = execute(replace(asked, jobs=1))
+    assert found == alone
+    # Each case took what its worker says, however long this process waited for it.
+    assert found.timing.cases == pytest.approx(reported)
+    names = [case.name for case in asked.everything]
+    assert [*found.timing.cases] == [*alone.timing.cases] == names
+    assert sum(alone.timing.cases.values()) <= alone.timing.seconds
+    assert all(0 < seconds <= found.timing.seconds for seconds in found.timing.cases.values())
 
 
 @pytest.mark.slow(rest=1)
@@ -175,7 +187,7 @@ def test_what_is_finished_is_kept_when_the_time_is_up_and_the_rest_is_not_run(mo
     asked = plan("relu", "tanh", "scale", max_time=1000.0)
     made, count = [], len(asked.cases)
     monkeypatch.setattr(
-        "gradcheck.run.execute.TimeLimit", lambda s: made.append(TimeLimit(s)) or made[-1]
+        "gradcheck.run.execute.TimeLimit", lambda *s: made.append(TimeLimit(*s)) or made[-1]
     )
 
     def up(done, *_):

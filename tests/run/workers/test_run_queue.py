@@ -31,7 +31,7 @@ def judged(asked, unit):
     bindings = [load(word, asked.suite) for word in asked.implementations]
     case, left_out = asked.everything[unit.place], dict(unit.left_out)
     why = why_of(asked)
-    found = judge_next(asked, case, bindings, why, lambda w, _: left_out.get(w, ""), unit.asks)
+    found = judge_next(asked, case, bindings, why, lambda w, *_: left_out.get(w, ""), unit.asks)
     return Answer(records=tuple(found), seconds=1.0)
 
 
@@ -223,9 +223,8 @@ def test_only_what_comes_before_in_the_run_leaves_something_out(verdict):
             assembly.came(unit, replace(answer, records=answer.records[:1]))  # of a:A alone
     for unit in units[: 2 * limit + 2]:
         assembly.back(unit)
-        ends = [u.place for u in early if u.place < unit.place]
-        ends += [u.place for u in late if u.place < unit.place]
-        why = f"not run after {limit} {PLURALS[verdict]} of rms_norm"
+        ends = [u for u in early + late if u.place < unit.place and u.owner == unit.owner]
+        why = f"not run after {limit} {PLURALS[verdict]} of {'/'.join(unit.owner)}"
         left_out = (("a:A", why),) * (len(ends) >= limit)
         assert assembly.next().left_out == left_out, unit.place
 
