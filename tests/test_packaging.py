@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 import pytest
+import yaml
 
 import gradcheck
 
@@ -130,7 +131,7 @@ def test_the_wheel_works_where_there_is_nothing_else(wheel, tmp_path):
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert "suite           builtin " in done.stdout
+    assert f"gradcheck {gradcheck.__version__} · suite builtin " in done.stdout
     assert sorted(p.name for p in home.iterdir()) == ["out.html", "out.xml"]
 
 
@@ -140,7 +141,9 @@ def test_the_source_archive_carries_what_testing_takes(sdist):
         members = {PurePosixPath(m.name).relative_to(sdist.name.removesuffix(".tar.gz"))
                    for m in archive.getmembers()}  # fmt: skip
     held = {str(m) for m in members}
-    assert {"tox.ini", "pyproject.toml", "LICENSE", "README.md"} <= held
+    whole = {"tox.ini", "pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff"}
+    assert {*whole, ".pre-commit-hooks.yaml", "action/action.yml", "mkdocs.yml"} <= held
+    assert names(ROOT / "docs") <= held
     assert {"gradcheck", "cases", "tests", "reports"} <= {m.parts[0] for m in members}
     assert names(ROOT / "tests") <= held
     assert names(ROOT / "cases") <= held
@@ -154,3 +157,53 @@ def test_the_source_archive_builds_the_same_wheel(sdist, wheel, tmp_path):
     source = tmp_path / sdist.name.removesuffix(".tar.gz")
     with zipfile.ZipFile(built("wheel", source, tmp_path / "again")) as again:
         assert again.namelist() == wheel.namelist()
+
+
+# ── a release ────────────────────────────────────────────────────────────────────────────────────
+
+HERE = re.compile(r"https://HOST/OWNER/gradcheck\b")
+
+
+def test_what_is_said_of_the_project_is_said_alike(metadata):
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["title"] == metadata["Name"]
+    assert cited["license"] == metadata["License-Expression"]
+    assert ",".join(sorted(cited["keywords"])) == metadata["Keywords"]
+    assert {"cff-version", "message", "authors"} <= {*cited}
+    urls = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
+    assert {"Source", "Documentation", "Changelog", "Issues"} == {*urls}
+    assert all(HERE.match(url) for url in (*urls.values(), cited["repository-code"]))
+    for url in (urls["Documentation"], urls["Changelog"]):
+        assert (ROOT / url.partition("/blob/main/")[2]).is_file()
+
+
+def test_classifiers_agree_with_what_is_required(metadata):
+    """Whether each exists is checked by the build."""
+    said = metadata.get_all("Classifier")
+    minors = [int(c.rpartition(".")[2]) for c in said if re.search(r":: 3\.\d+$", c)]
+    assert minors == [*range(11, 11 + len(minors))]
+    assert metadata["Requires-Python"] == f">=3.{minors[0]}"
+    assert not any(c.startswith("License ::") for c in said)  # the expression says it
+
+
+@pytest.mark.slow
+def test_the_hook_of_pre_commit_runs(tmp_path):
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert (hook["id"], hook["language"], hook["pass_filenames"]) == ("gradcheck", "python", False)
+    program, *words = hook["entry"].split()
+    assert program in tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
+    page = (ROOT / "docs" / "guides" / "ci.md").read_text(encoding="utf-8")
+    text = re.search(r'```yaml title="\.pre-commit-config\.yaml"\n(.*?)```', page, re.DOTALL)[1]
+    (shown,) = yaml.safe_load(text)["repos"]
+    assert HERE.fullmatch(shown["repo"])
+    assert shown["rev"] == f"v{gradcheck.__version__}"
+    assert shown["hooks"][0]["id"] == hook["id"]
+    assert shown["hooks"][0]["args"][:2] == ["--impl", "mykernels:IMPL"]
+    for factor, code in ((1, 0), (2, 1)):
+        vjp = f"def vjp(ct, x): return {factor} * ct / np.cosh(x) ** 2"
+        text = f"import numpy as np\n{vjp}\nIMPL = {{'tanh': {{'vjp': vjp}}}}\n"
+        (tmp_path / "mykernels.py").write_text(text)
+        small = ["--op", "tanh", "--sample", "typical", "--dtype", "float64", "--no-contract"]
+        command = [sys.executable, "-m", "gradcheck", *words, "--impl", "mykernels:IMPL", *small]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (code, "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -121,7 +122,7 @@ def seconds(word: str) -> float:
 
 def _jobs(word: str) -> int:
     try:
-        count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
+        count = _cores() if word == "auto" else int(word)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{word!r} is not a number of processes; write 1 or more, or auto"
@@ -131,6 +132,14 @@ def _jobs(word: str) -> int:
             f"{word} processes cannot run anything; write 1 or more, or auto"
         )
     return count
+
+
+def _cores() -> int:
+    """Cores that this process may use; 1 on Windows, which has no worker processes."""
+    if sys.platform == "win32":
+        return 1
+    allowed = getattr(os, "sched_getaffinity", None)  # macOS has none
+    return os.cpu_count() or 1 if allowed is None else len(allowed(0))
 
 
 def _cases(word: str) -> int:
@@ -226,6 +235,11 @@ def _repro(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--export", type=Path, metavar="FILE",
         help="also write the case as a script: FILE.py for Python, FILE.c for a C library",
+    )  # fmt: skip
+    parser.add_argument(
+        "--issue", type=Path, metavar="FILE",
+        help="also write the case as an issue for a tracker, in a few lines of PyTorch's or JAX's "
+        "own API, which are run once: FILE.md, or FILE.py for its script alone",
     )  # fmt: skip
     add_sections(parser, REPORTS)
     parser.set_defaults(command="repro:repro")

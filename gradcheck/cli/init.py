@@ -15,12 +15,11 @@ from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
 from gradcheck.cli.project_defaults import project_of, suite_of
 from gradcheck.errors import UsageError
-from gradcheck.implementations.manifest.read import index_primals
 from gradcheck.implementations.manifest.suggest import CONFIRM, Suggestion, suggest_c, template
 from gradcheck.report.catalogue import gradients_of
 from gradcheck.results.words import clean, plural
 from gradcheck.spec.operator import OpSpec
-from gradcheck.spec.suite import Suite
+from gradcheck.spec.suite import Suite, index_primals
 from gradcheck.system.atomic_io import create
 from gradcheck.system.user_modules import SUFFIX, here
 

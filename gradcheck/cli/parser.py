@@ -76,6 +76,7 @@ EXAMPLES: Final[Mapping[str, Rows]] = {
     "repro": (
         ("gradcheck repro silu/default/zero/float32:x --impl mykernels:IMPL", "one gradient"),
         ("gradcheck repro silu/default/zero/float32 --export repro.py", "as a script"),
+        ("gradcheck repro elu/default/far/float32 --impl jax --issue issue.md", "for a tracker"),
     ),
     "list": (
         ("gradcheck list", "everything"),

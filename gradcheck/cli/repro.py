@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gradcheck.cli import console
+from gradcheck.cli.issue import tried
 from gradcheck.cli.project_defaults import implementations_of, suite_of
 from gradcheck.cli.reports import check_format, check_writable, publish_run, save, targets_of
 from gradcheck.cli.run import convention_of
 from gradcheck.errors import Unsupported, UsageError
 from gradcheck.explain.shrink import WRONG_VERDICTS, Shrunk, shrink
 from gradcheck.explain.shrink_trial import CALL
-from gradcheck.implementations.bound import Implementation
+from gradcheck.implementations.bound import Bound, Implementation
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.operator import Unsuitable
 from gradcheck.report import failure_text
 from gradcheck.report.repro import Shown, render
-from gradcheck.report.scripts.export import AGAIN, Named, check_form, named, written
-from gradcheck.report.scripts.point import accepted, primal_of, whole
+from gradcheck.report.scripts.export import (
+    AGAIN,
+    Named,
+    check_form,
+    check_issue,
+    named,
+    written,
+)
+from gradcheck.report.scripts.issue import Issue
+from gradcheck.report.scripts.point import Accepted, accepted, primal_of, whole
 from gradcheck.results import words
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.ci_safe import heard
@@ -30,6 +39,16 @@ from gradcheck.results.run import Run
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import executed
 from gradcheck.run.plan import LoadedPlan, Plan, loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A result, at the smallest input that shows it, with what is accepted there."""
+
+    result: CaseResult
+    small: Shrunk
+    accepted: Accepted
+    bound: Bound
 
 
 def repro(arguments: argparse.Namespace) -> int:
@@ -42,6 +61,10 @@ def repro(arguments: argparse.Namespace) -> int:
     if path is not None:
         check_writable([path], "--export")
         check_form(path, implementations)
+    about: Path | None = arguments.issue
+    if about is not None:
+        check_writable([about], "--issue")
+        check_issue(about, implementations)
 
     meant = named(arguments.name, suite, arguments.seed)
     plan = Plan(
@@ -62,6 +85,7 @@ def repro(arguments: argparse.Namespace) -> int:
         asked = found.complete  # after Ctrl-C nothing more is
         smallest = _smallest(ready, found, meant) if asked and arguments.shrink else {}
         kept = path is None or not asked or _export(ready, found, meant, smallest, path)
+        kept &= about is None or not asked or _issue(ready, found, meant, smallest, about)
 
     def terminal(**how: Any) -> str:
         shown = Shown(run=found, case=meant.case, dtype=meant.dtype, smallest=smallest)
@@ -127,38 +151,86 @@ def _exported(
     Raises:
         UsageError: there is nothing to show.
     """
+    point = _point(ready, run, meant, smallest, "--export")
+    said = _said(point.result, point.small)
+    return written(point.small, point.accepted, ready.bindings[0], point.bound, path, said)
+
+
+def _issue(
+    ready: LoadedPlan,
+    run: Run,
+    meant: Named,
+    smallest: Mapping[tuple[str, str], Shrunk],
+    path: Path,
+) -> bool:
+    """Write the issue; False, and a line on stderr, if that is impossible."""
+    try:
+        point = _point(ready, run, meant, smallest, "--issue")
+        *says, again = _said(point.result, point.small)
+        callee = point.bound.callee
+        if callee is None:
+            raise UsageError(
+                "--issue is for functions of PyTorch and JAX that have a name in their module; "
+                "--export FILE.py writes a script for others"
+            )
+        about = Issue(
+            shrunk=point.small,
+            accepted=point.accepted,
+            callee=callee,
+            word=ready.bindings[0].name,
+            verdict=point.result.finding.verdict,
+            says=says,
+            again=again,
+            ours=point.bound.recipe is not None and point.bound.recipe.ours,
+        )
+        return save(path, tried(about, path, ready.plan.timeout), "--issue")
+    except UsageError as error:
+        console.say(str(error))
+        return False
+
+
+def _point(
+    ready: LoadedPlan,
+    run: Run,
+    meant: Named,
+    smallest: Mapping[tuple[str, str], Shrunk],
+    flag: str,
+) -> Point:
+    """The first wrong gradient, or else the first one, at the smallest input that shows it.
+
+    Raises:
+        UsageError: there is nothing to show; the message names `flag`.
+    """
     (binding,) = ready.bindings
     case, dtype = meant.case, meant.dtype
     for result in run.results:
         if result.finding.verdict is Verdict.INVALID:
-            raise UsageError(
-                f"--export: the case is at fault, not the code: {result.finding.reason}"
-            )
+            raise UsageError(f"{flag}: the case is at fault, not the code: {result.finding.reason}")
     floating = [n for n, p in zip(case.primal_names, case.primals, strict=True)
                 if p.dtype.kind == "f"]  # fmt: skip
     every = [
         *_wrong(run, meant),
+        *(r for r in run.results if r.finding.name == CALL),  # a crash, a hang
         *(r for r in run.results if r.finding.name in floating),
         *run.results,
     ]
     if not every:
-        raise UsageError(f"--export: {binding.name} has no {meant.output} that could be shown")
+        raise UsageError(f"{flag}: {binding.name} has no {meant.output} that could be shown")
     result = every[0]
     output = next(n for n in (result.finding.name, meant.output, *floating) if n in floating)
     try:
         bound = binding.bind(case, dtype)
         if bound is None or not result.finding.verdict.checked:
-            raise UsageError(f"--export: {result.finding.reason}: there is nothing to show")
-        small = smallest.get((binding.name, output))
+            raise UsageError(f"{flag}: {result.finding.reason}: there is nothing to show")
+        small = smallest.get((binding.name, result.finding.name))
         if small is None:
-            finding = Finding(
-                name=output, verdict=result.finding.verdict, worst=result.finding.worst
-            )
+            worst = result.finding.worst if result.finding.name == output else ()
+            finding = Finding(name=output, verdict=result.finding.verdict, worst=worst)
             small = whole(case, binding, dtype, finding, ready.plan.convention)
         passes = accepted(small, ready.plan.convention, bound.slack)
     except (Unsupported, Broken, Unsuitable) as error:
-        raise UsageError(f"--export: {error}") from None
-    return written(small, passes, binding, bound, path, _said(result, small))
+        raise UsageError(f"{flag}: {error}") from None
+    return Point(result=result, small=small, accepted=passes, bound=bound)
 
 
 def _said(result: CaseResult, small: Shrunk) -> list[str]:

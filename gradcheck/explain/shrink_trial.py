@@ -196,6 +196,8 @@ FORMS: Final = ("absent", "shape", "dtype")
 """How a gradient fails before a number of it is looked at."""
 CLEAR_MARGIN: Final = 8.0
 """Bounds by which a failure must stay wrong, unless it never was by so many."""
+KEPT_MARGIN: Final = 0.9
+"""What must be left of a smaller margin than that: the bound varies with the input."""
 JUDGEMENT_COST: Final = 5
 """Trials that one whole judgement counts for."""
 OUTSIDE_DOMAIN: Final = (*RAISES, SpecError, Unsupported)
@@ -225,7 +227,9 @@ class Symptom:
 
     def like(self, other: Symptom) -> bool:
         """Whether it is the same failure, and about as clear as the other was."""
-        return self.kind == other.kind and self.margin >= min(CLEAR_MARGIN, other.margin)
+        return self.kind == other.kind and self.margin >= min(
+            CLEAR_MARGIN, KEPT_MARGIN * other.margin
+        )
 
 
 @dataclass

@@ -57,6 +57,27 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Callee:
+    """A framework's function, as a few lines in the framework's own API call it.
+
+    `framework` is "torch" or "jax". `name` is a public name of the framework's own
+    ("torch.nn.functional.relu") where `module` is empty, else an expression that begins with a name
+    of that module ("Tanh", "IMPL['tanh']"). `style` is "apply" (a `torch.autograd.Function`, with
+    `behind` behind the primals), "module" (PyTorch's) or "function"; `attrs` are keywords of its
+    call. `device` is empty for the framework's default; `compiled` says that JAX compiles it.
+    """
+
+    framework: str
+    name: str
+    module: str
+    style: str
+    attrs: Attrs
+    behind: tuple[Any, ...] = ()
+    device: str = ""
+    compiled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """An implementation of one case.
 
@@ -70,7 +91,8 @@ class Bound:
     and line of the code; `printed()` gives, and forgets, what it has printed since it was last
     asked. `compiles` says that a compiler is loaded beside it, which may compile it for each size
     of its arguments. `missing` names primals whose gradient the code lacks, with the reason;
-    `recipe` says how a script calls it, where one can.
+    `recipe` says how a script calls it, where one can, and `callee` which function a framework
+    differentiates.
     """
 
     vjp: Callable[..., Any]
@@ -85,6 +107,7 @@ class Bound:
     compiles: bool = False
     missing: Mapping[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
+    callee: Callee | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

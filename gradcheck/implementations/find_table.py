@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gradcheck.errors import UsageError
+from gradcheck.implementations.load import WORDS
 from gradcheck.results.words import plural
 from gradcheck.spec.suite import Suite
 from gradcheck.system.reading import contents
@@ -39,7 +40,7 @@ def completed(word: str, suite: Suite) -> str:
     path, colon, name = word.partition(":")
     if colon and path.endswith(SUFFIX):
         return f"{_module(path, Path(path))}:{name}"
-    file = _file_of(word)
+    file = None if word in WORDS else _file_of(word)
     if file is None:
         return word
     shown = file.relative_to(here()) if file.is_relative_to(here()) else file

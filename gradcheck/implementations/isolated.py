@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gradcheck.errors import LoadError
-from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Into, Recipe
+from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Callee, Into, Recipe
 from gradcheck.implementations.isolated_calls import (
     FORGED,
     MALFORMED,
@@ -105,7 +105,7 @@ class Isolated:
         handle = self._bound(case, dtype)
         if handle is None:
             return None
-        facts = handle.facts
+        facts, written = handle.facts, handle.written
         into = facts.get("into")
         return Bound(
             vjp=handle.role("vjp"),
@@ -118,7 +118,8 @@ class Isolated:
             printed=self.printed,
             compiles=bool(facts["compiles"]),
             missing={str(name): str(why) for name, why in facts["missing"].items()},
-            recipe=None if handle.recipe is None else Recipe(**handle.recipe),
+            recipe=Recipe(**written["recipe"]) if "recipe" in written else None,
+            callee=Callee(**written["callee"]) if "callee" in written else None,
         )
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:

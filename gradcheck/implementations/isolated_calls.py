@@ -32,6 +32,10 @@ Given = tuple[Mapping[str, Any], Sequence[Any]]
 """A header and its blocks."""
 
 
+WRITTEN: Final = ("recipe", "callee")
+"""What a `Bound` says for scripts."""
+
+
 class Handle:
     """Something bound in the process; it is bound again where that has been started anew."""
 
@@ -52,7 +56,7 @@ class Handle:
         self._generation, self._number = -1, 0
         self.facts: Mapping[str, Any] = {}
         self.attrs: dict[str, Any] = {}
-        self.recipe: dict[str, Any] | None = None
+        self.written: dict[str, dict[str, Any]] = {}
 
     def __del__(self) -> None:
         self.owner.drop(self._generation, self._number)
@@ -205,8 +209,8 @@ class Handle:
         self.facts = said
         if "attrs" in said:
             self.attrs = Unpacker(Cargo(), adds=False).unpack(said["attrs"], frame.blocks)
-        if "recipe" in said:
-            self.recipe = Unpacker(Cargo(), adds=False).unpack(said["recipe"], frame.blocks)
+        unpacker = Unpacker(Cargo(), adds=False)
+        self.written = {n: unpacker.unpack(said[n], frame.blocks) for n in WRITTEN if n in said}
         return True
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from gradcheck.errors import GradcheckError
 from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Implementation, bind
+from gradcheck.implementations.isolated_calls import WRITTEN
 from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.floats import FLUSHING, Floats
@@ -40,8 +41,8 @@ from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import load_suite
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.suite import Case, Suite
+from gradcheck.system.posix import libc
 
-_libc = ctypes.CDLL(None)
 COMPILERS: Final = ("jax", "numba", "torch._dynamo", "triton")
 """Modules of compilers that compile a function when it is first called with arguments of a size."""
 NONE: Final = {"kind": "none"}
@@ -196,9 +197,9 @@ class Host:
                 "zeroed": sorted(bound.into.zeroed),
                 "aliases": [[*pair] for pair in bound.into.aliases],
             }
-        if bound.recipe is not None:
-            recipe = asdict(bound.recipe)
-            facts["recipe"] = packer.pack(recipe)
+        for name in WRITTEN:
+            if (found := getattr(bound, name)) is not None:
+                facts[name] = packer.pack(asdict(found))
         return {**self._kept(roles), **facts, "attrs": packer.pack(dict(bound.attrs))}
 
     def _model(self, case: ModelCase, bound: BoundModel) -> dict[str, Any]:
@@ -319,7 +320,7 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):  # whatever the code has put in their place
             stream.flush()
-    _libc.fflush(None)
+    libc.fflush(None)
 
 
 def main(words: Sequence[str]) -> None:

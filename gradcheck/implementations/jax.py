@@ -12,14 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.bound import Bound, OperatorsOnly
+from gradcheck.implementations.bound import Bound, Callee, OperatorsOnly
 from gradcheck.implementations.returned import broken
 from gradcheck.implementations.user_functions import (
     Differentiated,
     accepted,
+    address_of,
     argument_names,
     entry_of,
     peers,
+    public_name,
 )
 from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.results.verdict import Verdict
@@ -93,6 +95,17 @@ class JaxOp(Differentiated):
         """The backward of a `jax.custom_vjp`; else the function."""
         bwd = getattr(self.function, "bwd", None)
         return bwd if callable(bwd) else self.function
+
+    def callee(self, attrs: Attrs, primals: int, item: tuple[str, str] | None) -> Callee | None:
+        """How the function is called."""
+        name = public_name(self.function)
+        place = ("", name) if name else address_of(self.function) or item
+        if place is None:
+            return None
+        return Callee(
+            framework="jax", module=place[0], name=place[1], style="function", attrs=attrs,
+            device="" if self.device == "cpu" else self.device, compiled=self.jit,
+        )  # fmt: skip
 
     @property
     def signature(self) -> tuple[Callable[..., Any], int]:
@@ -308,7 +321,10 @@ class Jax(OperatorsOnly):
         if function is None:
             return None
         op = JaxOp(name="jax", function=function, jit=True, options=self.options, fused=True)
-        return Bound(vjp=op.vjp, forward=op.forward, attrs=case.attrs, asked=op.asked)
+        callee = op.callee(case.attrs, len(case.primal_names), None)
+        return Bound(
+            vjp=op.vjp, forward=op.forward, attrs=case.attrs, asked=op.asked, callee=callee
+        )
 
 
 def _quickly(jax: Any) -> dict[str, Any]:

@@ -232,7 +232,7 @@ class Python:
         self, reference: str, operators: Collection[str] = (), models: Collection[str] = ()
     ) -> None:
         """Import the table; names of neither `operators` nor `models` may be another suite's."""
-        self.name = reference
+        self.name = self._entry = reference
         table = resolve(reference, own=True)
         if not isinstance(table, Mapping):
             raise LoadError(
@@ -277,8 +277,13 @@ class Python:
             for role, function, leading in signatures_of(entry):
                 refuse_primals(function, role, leading, case)
         bound = bound_operator(entry, attrs, fixed, names)
-        recipe = recipe_of(key, self._given[key], entry, bound, attrs, fixed, names)
-        return replace(bound, recipe=recipe)
+        given, callee = self._given[key], None
+        recipe = recipe_of(key, given, entry, bound, attrs, fixed, names)
+        if isinstance(entry, Differentiated):
+            module, _, table = self._entry.partition(":")
+            item = None if entry is given else (module, f"{table}[{key!r}]")
+            callee = entry.callee(bound.attrs, len(names), item)
+        return replace(bound, recipe=recipe, callee=callee)
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
         """The entry for `model/dialect`, else for `model`."""

@@ -49,7 +49,10 @@ class Torch:
             return None
 
         op = counterpart(function)
-        return Bound(vjp=op.vjp, forward=op.forward, attrs=case.attrs, asked=op.asked, strided=True)
+        return Bound(
+            vjp=op.vjp, forward=op.forward, attrs=case.attrs, asked=op.asked, strided=True,
+            callee=op.callee(case.attrs, len(case.primal_names), None),
+        )  # fmt: skip
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
         """The module of `model/dialect`, else of `model`."""

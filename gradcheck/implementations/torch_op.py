@@ -13,9 +13,15 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.bound import Bound, Callee
 from gradcheck.implementations.returned import Missing, broken, overwrites
-from gradcheck.implementations.user_functions import Differentiated, accepted, argument_names
+from gradcheck.implementations.user_functions import (
+    Differentiated,
+    accepted,
+    address_of,
+    argument_names,
+    public_name,
+)
 from gradcheck.numerics.arrays import Attrs, dtype_named, is_float
 from gradcheck.results.words import plural
 
@@ -79,6 +85,11 @@ class Plain:
 
     function: Callable[..., Any]
     leading: ClassVar[int] = 0
+    style: ClassVar[str] = "function"
+
+    @property
+    def given(self) -> Any:
+        return self.function
 
     @property
     def signature(self) -> Callable[..., Any]:
@@ -103,6 +114,11 @@ class Module:
     module: Any
     made: dict[Any, Any] = field(default_factory=dict)
     leading: ClassVar[int] = 0
+    style: ClassVar[str] = "module"
+
+    @property
+    def given(self) -> Any:
+        return self.module
 
     @property
     def signature(self) -> Callable[..., Any]:
@@ -133,6 +149,8 @@ class Applied:
     write into the cotangent, all without a word (pytorch#78355); here each is seen.
     """
 
+    style: ClassVar[str] = "apply"
+
     def __init__(self, torch: Any, function: Any) -> None:
         """Subclass `function`, so that what its backward is given and returns is kept."""
         self.original, self.torch = function, torch
@@ -159,6 +177,10 @@ class Applied:
         body = {which: staticmethod(watched), "__module__": function.__module__}
         self.function: Any = type(function.__name__, (function,), body)
         self.leading = int(function.setup_context is base.setup_context)  # ctx
+
+    @property
+    def given(self) -> Any:
+        return self.original
 
     @property
     def signature(self) -> Callable[..., Any]:
@@ -275,6 +297,24 @@ class TorchOp(Differentiated):
         """The Function's own backward; else the function, or forward of the module."""
         found: Callable[..., Any] = self.call.code
         return found
+
+    def callee(self, attrs: Attrs, primals: int, item: tuple[str, str] | None) -> Callee | None:
+        """How the function, or the module's instance, is called."""
+        function = self.call.given
+        name = public_name(function)
+        place = ("", name) if name else address_of(function) or item
+        if place is None:
+            return None
+        style, behind = self.call.style, ()
+        if style == "apply":
+            try:
+                attrs, behind = {}, tuple(self.call.behind(primals, attrs))
+            except TypeError:  # it cannot be called at all; asked for gradients, it says why
+                return None
+        return Callee(
+            framework="torch", module=place[0], name=place[1], style=style, attrs=attrs,
+            behind=behind, device=self.device or "",
+        )  # fmt: skip
 
     @property
     def signature(self) -> tuple[Callable[..., Any], int]:

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -14,6 +15,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from gradcheck.errors import LoadError, Unsupported
+from gradcheck.implementations.bound import Callee
 from gradcheck.numerics.arrays import Attrs, is_float
 from gradcheck.spec.case import AnyCase
 from gradcheck.spec.loading import resolve
@@ -237,6 +239,35 @@ def _seen(path: Path) -> str | None:
         return None
 
 
+HOMES: Final = (
+    "torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft",
+    "jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax.numpy.linalg", "jax.numpy.fft",
+)  # fmt: skip
+"""Where frameworks have the public names of their functions."""
+MAKERS: Final = ("torch", "jax", "jaxlib")
+"""Packages whose functions those are."""
+
+
+def public_name(function: Any) -> str:
+    """The name in `HOMES` of a framework's own function; empty if it has none there."""
+    if str(_member(function, "__module__")).partition(".")[0] not in MAKERS:
+        return ""
+    for home in (home for home in HOMES if home in sys.modules):
+        for name, found in vars(sys.modules[home]).items():
+            if found is function and not name.startswith("_"):
+                return f"{home}.{name}"
+    return ""
+
+
+def address_of(function: Any) -> tuple[str, str] | None:
+    """Module and name from which a function or class can be imported."""
+    module, name = (_member(function, attr) for attr in ("__module__", "__qualname__"))
+    found = sys.modules.get(str(module))
+    for part in str(name).split("."):
+        found = _member(found, part)
+    return None if found is None or found is not function else (str(module), str(name))
+
+
 def argument_names(function: Any) -> tuple[str, ...]:
     """Names of the positional arguments of a function; empty: it does not say.
 
@@ -278,6 +309,13 @@ class Differentiated(ABC):
     @abstractmethod
     def arguments(self) -> tuple[str, ...]:
         """Names of the user's arguments; empty: unknown."""
+
+    @abstractmethod
+    def callee(self, attrs: Attrs, primals: int, item: tuple[str, str] | None) -> Callee | None:
+        """How its function is called with that many primals; None where a script cannot import it.
+
+        `item` is where it stands in a table, if it does: a module, and an expression there.
+        """
 
     @property
     @abstractmethod

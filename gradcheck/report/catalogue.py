@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from gradcheck.implementations.manifest.read import index_primals
 from gradcheck.judge.compare import (
     ALLOWED_ROUNDINGS,
     CANCELLATION_FACTOR,
@@ -21,7 +20,7 @@ from gradcheck.spec.model import ModelCase, ModelSpec, Size
 from gradcheck.spec.operator import Array, Dialect, Kink, OpSpec, Sample
 from gradcheck.spec.program import Program, Stage
 from gradcheck.spec.rule import RuleCase, RuleSpec, Steps
-from gradcheck.spec.suite import Case, Suite
+from gradcheck.spec.suite import Case, Suite, index_primals
 
 VARIANTS: Final = "variants (`--dialect`)"
 SAMPLES: Final = "samples, and what each is designed to catch"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from platform import machine, system
 from typing import Final
 
 from gradcheck.results import required
@@ -51,7 +51,7 @@ class Header:
     seed: int
     python: str = field(default_factory=lambda: ".".join(map(str, sys.version_info[:3])))
     cases: str = ""
-    platform: str = field(default_factory=lambda: f"{os.uname().sysname} {os.uname().machine}")
+    platform: str = field(default_factory=lambda: f"{system()} {machine()}")
     numpy: str = ""
     schema: int = SCHEMA
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -91,6 +91,12 @@ def _left_out(result: CaseResult, why: str) -> CaseResult:
     )
 
 
+def _interrupts() -> bool:
+    """Whether a signal of a timer can interrupt this thread."""
+    main = threading.current_thread() is threading.main_thread()
+    return main and hasattr(signal, "setitimer")
+
+
 class TimeUp(KeyboardInterrupt):
     """The time of a run is up; code that cleans up after Ctrl-C cleans up after this."""
 
@@ -99,8 +105,9 @@ class TimeLimit:
     """The time of a run, which starts with the object; with `seconds` None it has no end.
 
     In the main thread a `breaking` block is interrupted when the time is up. In other threads,
-    which get no signals, a block that starts too late is refused. A `budget` in seconds, which
-    starts with `judging`, interrupts nothing: once it is spent, no further case is begun.
+    which get no signals, and on Windows, a block that starts too late is refused. A `budget` in
+    seconds, which starts with `judging`, interrupts nothing: once it is spent, no further case is
+    begun.
     """
 
     def __init__(self, seconds: float | None, budget: float | None = None) -> None:
@@ -131,7 +138,7 @@ class TimeLimit:
         return f"{AT_TIME} {self.seconds:g} s, was up"
 
     def __enter__(self) -> Self:
-        if self.seconds is not None and threading.current_thread() is threading.main_thread():
+        if self.seconds is not None and _interrupts():
             handler = signal.signal(signal.SIGALRM, self._rings)
             left = min(max(self._end - time.monotonic(), 1e-3), MAX_TIMER)
             timer = signal.setitimer(signal.ITIMER_REAL, left, ALARM_INTERVAL)

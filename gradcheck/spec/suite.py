@@ -290,6 +290,14 @@ def _by_name(suite: str, what: str, specs: Sequence[Spec] | Families[Spec]) -> M
     return found
 
 
+def index_primals(spec: OpSpec, suite: Suite) -> frozenset[str]:
+    """The primals of an operator of `suite` that are whole numbers: they have no gradient."""
+    sample = spec.samples[0]
+    case = Case(spec, spec.dialects[0], sample, 0, suite.home[spec.name])
+    pairs = zip(spec.primals, sample.primals(case.draw("primals")), strict=True)
+    return frozenset(name for name, primal in pairs if np.asarray(primal).dtype.kind in "iu")
+
+
 def _case_class(kind: Kind) -> Callable[..., AnyCase]:
     # Deferred: a run of operators alone needs no dataclasses of models and update rules.
     if kind is Kind.MODEL:

@@ -18,7 +18,11 @@ DESCRIPTOR_PATH: Final = re.compile(
     r"/dev/(stdin|stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,9})"
 )
 """Paths that name a descriptor of this process."""
-END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+END_SIGNALS: Final = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+    if hasattr(signal, name)  # Windows has the first two
+)
 """Ctrl-C, a job that is cancelled, a terminal that is closed, Ctrl-\\."""
 _CLOSED: Final[set[int]] = set()
 

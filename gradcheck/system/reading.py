@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
 
+FLAGS: Final = sum(
+    getattr(os, name, 0)
+    for name in ("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY")  # Windows: the last
+)
 MAX_PIPE_BYTES: Final = 1 << 31
 """Bytes read from a pipe, whose length is unknown."""
 
@@ -48,8 +52,7 @@ def opened(path: Path, largest: int) -> BinaryIO:
     """
     own = number_of(str(path))
     given = own is not None and not stat.S_ISREG(os.fstat(own).st_mode)
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    descriptor = os.dup(own) if own is not None and given else os.open(path, flags)
+    descriptor = os.dup(own) if own is not None and given else os.open(path, FLAGS)
     largest = min(largest, MAX_PIPE_BYTES) if given else largest
     try:
         _refuse(os.fstat(descriptor), largest, given=given)

@@ -63,6 +63,15 @@ class Counting:
 # ── nothing to make smaller ──────────────────────────────────────────────────────────────────────
 
 
+def test_a_failure_near_its_bound_is_made_small_too():
+    """Its margin, under three, varies with the input."""
+    found = shrunk("hardsigmoid", changed("hardsigmoid", x=lambda g: g * (1 + 3e-8)), "x")
+    assert size(found) == 1
+    assert found.finding.verdict is Verdict.FAIL
+    almost = changed("hardsigmoid", x=lambda g: g * (1 + 5e-9))
+    assert shrink(the_case("hardsigmoid"), Wrong(almost), "float64", "x") is None
+
+
 def test_what_is_right_is_no_failure():
     vjp = changed("silu", x=lambda g: g)
     assert shrink(the_case("silu"), Wrong(vjp), "float64", "x") is None

@@ -92,3 +92,12 @@ def test_several_tables_or_none_are_a_mistake_that_lists_them(text, said):
 def test_a_file_that_is_not_there_is_named():
     with pytest.raises(UsageError, match=r"--impl gone\.py: No such file"):
         completed("gone.py", SUITE)
+
+
+@pytest.mark.parametrize("word", ["reference", "torch", "jax"])
+def test_a_framework_that_is_installed_is_no_table(word, monkeypatch):
+    package = Path("installed", word)
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("NUMBER = 3\n")
+    monkeypatch.syspath_prepend("installed")
+    assert completed(word, SUITE) == word

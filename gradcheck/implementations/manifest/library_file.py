@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import fcntl
 import math
 import os
 import platform
@@ -30,11 +29,14 @@ from gradcheck.implementations.manifest.schema import Command, File
 from gradcheck.implementations.processes.c_worker import Worker
 from gradcheck.implementations.processes.crash_or_hang import WorkerError, because, in_words
 from gradcheck.implementations.processes.worker import RequestError
+from gradcheck.system.posix import fcntl
 from gradcheck.system.reading import opened
 
 LARGEST: Final = 1 << 40
 """Bytes read of a library, some of them several times."""
 
+MACH_O: Final = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How libraries for macOS begin: of one machine, and of several."""
 SANITIZERS: Final = {"address": "__asan_", "undefined": "__ubsan_"}
 """The prefixes of functions in their runtimes."""
 
@@ -130,7 +132,18 @@ def elf(path: Path) -> Iterator[Any]:
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}") from None
     except (ELFError, ValueError, LookupError, TypeError, AssertionError) as error:
-        raise LoadError(f"{path} is no shared library in ELF: {error}") from None
+        raise LoadError(f"{path} is {_not_elf(path, error)}") from None
+
+
+def _not_elf(path: Path, error: Exception) -> str:
+    """What a file is that cannot be read as ELF."""
+    with opened(path, LARGEST) as stream:
+        if stream.read(4) in MACH_O:
+            return (
+                "a library for macOS, whose functions gradcheck cannot list; "
+                "`gradcheck init --header FILE.h` reads their declarations from a header"
+            )
+    return f"not a shared library in ELF: {error}"
 
 
 def _is_export(symbol: Any) -> bool:

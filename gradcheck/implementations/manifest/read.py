@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from gradcheck.errors import LoadError, ManifestError
 from gradcheck.implementations.manifest import check_entry, expression, schema
 from gradcheck.implementations.manifest.bind import bound, check_element, dtype_of, elements
@@ -39,18 +37,10 @@ from gradcheck.implementations.manifest.schema import (
     on_this_platform,
     suggestion,
 )
-from gradcheck.spec.operator import CORE, OpSpec
-from gradcheck.spec.suite import Case, Suite
+from gradcheck.spec.operator import CORE
+from gradcheck.spec.suite import Suite, index_primals
 
 DTYPES: Final = ("float64", "float32", "float16", "bfloat16")
-
-
-def index_primals(spec: OpSpec, suite: Suite) -> frozenset[str]:
-    """The primals of an operator of `suite` that are whole numbers: they have no gradient."""
-    sample = spec.samples[0]
-    case = Case(spec, spec.dialects[0], sample, 0, suite.home[spec.name])
-    pairs = zip(spec.primals, sample.primals(case.draw("primals")), strict=True)
-    return frozenset(name for name, primal in pairs if np.asarray(primal).dtype.kind in "iu")
 
 
 def operator_named(named: str, suite: Suite, where: str) -> Operator:

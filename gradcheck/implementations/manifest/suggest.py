@@ -24,9 +24,8 @@ from gradcheck.implementations.manifest.guess import (
 from gradcheck.implementations.manifest.library_file import exported
 from gradcheck.implementations.manifest.operation import Prototype
 from gradcheck.implementations.manifest.prototype import declarations, parse, prototypes
-from gradcheck.implementations.manifest.read import index_primals
 from gradcheck.spec.operator import OpSpec
-from gradcheck.spec.suite import Suite
+from gradcheck.spec.suite import Suite, index_primals
 from gradcheck.system.reading import contents
 
 NO_STATUS: Final = ("void", "float32", "float64")

@@ -5,11 +5,8 @@ What becomes of a crash or hang is told in `crash_or_hang`.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import resource
 import secrets
-import select
 import signal
 import subprocess
 import sys
@@ -25,11 +22,14 @@ from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerErro
 from gradcheck.implementations.processes.frames import Block
 from gradcheck.results.printed import Heard
 from gradcheck.results.verdict import Verdict
+from gradcheck.system.posix import fcntl, resource, select
 
 RLIMIT_LOCKS: Final = 10
 """Linux's limit on locks of files: kept for each process, and without effect since 2.4."""
 VARIABLE: Final = "GRADCHECK_CHILD"
 """The environment variable that stands in for it elsewhere."""
+LOOKS: Final = hasattr(os, "waitid")
+"""Whether the end of a child can be seen without reaping it: not on macOS before Python 3.13."""
 _ONE_AT_A_TIME: Final = threading.Lock()
 
 
@@ -80,9 +80,11 @@ class Mark:
 
 
 def dead(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended; it is not reaped, so that its group keeps its number."""
+    """Whether a process has ended; it is not reaped, if `LOOKS`: its group keeps its number."""
     if process.returncode is not None:
         return True
+    if not LOOKS:
+        return process.poll() is not None
     look = os.WEXITED | os.WNOHANG | os.WNOWAIT
     try:
         return os.waitid(os.P_PID, process.pid, look) is not None
@@ -92,7 +94,7 @@ def dead(process: subprocess.Popen[bytes]) -> bool:
 
 def bury(process: subprocess.Popen[bytes], descriptors: dict[str, int], mark: Mark) -> None:
     """End the group and what has left it, reap the leader, close what is open."""
-    if process.returncode is None:
+    if process.returncode is None or not LOOKS:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -11,7 +11,9 @@ import os
 import struct
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from gradcheck.system.posix import libc
 
 
 class _Form(NamedTuple):
@@ -46,8 +48,7 @@ FORMS: Final[Mapping[tuple[str, str], _Form]] = {
 SIZE: Final = 256
 """Bytes: more than any system's `fenv_t`."""
 
-_libc: Any = ctypes.CDLL(None)
-_known: Final = hasattr(_libc, "fegetenv") and hasattr(_libc, "fesetenv")
+_known: Final = hasattr(libc, "fegetenv") and hasattr(libc, "fesetenv")
 _form: Final = FORMS.get((sys.platform, os.uname().machine))
 
 
@@ -58,19 +59,19 @@ class Floats:
         """Read it."""
         self._saved = ctypes.create_string_buffer(SIZE)
         if _known:
-            _libc.fegetenv(self._saved)
+            libc.fegetenv(self._saved)
 
     def set(self) -> None:
         """Restore it."""
         if _known:
-            _libc.fesetenv(self._saved)
+            libc.fesetenv(self._saved)
 
     def changed(self) -> tuple[str, ...]:
         """The parts that differ now, in words; exception flags do not count."""
         if not _known or _form is None:
             return ()
         now = ctypes.create_string_buffer(SIZE)
-        _libc.fegetenv(now)
+        libc.fegetenv(now)
         was, found = (_form.words.unpack_from(saved) for saved in (self._saved, now))
         if was == found:
             return ()

@@ -12,8 +12,6 @@ Nothing here needs NumPy: the process that calls foreign code starts without it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import json
 import os
 import signal
@@ -23,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gradcheck.implementations.processes import DESCRIPTORS_LOST
+from gradcheck.system.posix import fcntl, libc, resource
 
 MAGIC: Final = b"GRDC\r\n\x1a\n"
 PREFIX: Final = struct.Struct("<8sIQ")
@@ -245,8 +244,6 @@ def end_with_parent() -> None:
     Only Linux tells a child; elsewhere the closed pipe ends it.
     """
     with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource  # not on every system
-
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -6,10 +6,11 @@ This runs in the worker process: the standard library alone, and quick to import
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 from functools import cache
 from typing import Final
+
+from gradcheck.system.posix import mmap
 
 PAGE: Final = mmap.PAGESIZE
 MARGIN: Final = 1 << 16

@@ -20,6 +20,7 @@ from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.floats import Floats
 from gradcheck.implementations.processes.frames import ParentChannel, end_with_parent
 from gradcheck.implementations.processes.guarded_memory import Guarded
+from gradcheck.system.posix import libc
 
 MEMORY_FAULTS: Final = (signal.SIGSEGV, signal.SIGBUS)
 """What an access to a page raises that forbids it."""
@@ -34,8 +35,6 @@ TIMERS: Final = {
 SIZE: Final = 256
 """Bytes: more than a system's `sigset_t` or `struct sigaction`."""
 
-_libc = ctypes.CDLL(None)
-
 
 class Signals:
     """What signals do here: as it is when this is made, and after each `settled`.
@@ -48,11 +47,11 @@ class Signals:
         self._handled = handled
         self._mask = ctypes.create_string_buffer(SIZE)
         self._held = ctypes.create_string_buffer(SIZE)
-        _libc.pthread_sigmask(signal.SIG_BLOCK, None, self._mask)
-        _libc.pthread_sigmask(signal.SIG_BLOCK, None, self._held)
+        libc.pthread_sigmask(signal.SIG_BLOCK, None, self._mask)
+        libc.pthread_sigmask(signal.SIG_BLOCK, None, self._held)
         for fault in () if handled else MEMORY_FAULTS:
             if signal.getsignal(fault) is not None:
-                _libc.sigaddset(self._held, fault)
+                libc.sigaddset(self._held, fault)
         self._handlers: dict[int, bytes] = {}
         self._timers: dict[int, bool] = {}
         self.settled()
@@ -64,18 +63,18 @@ class Signals:
 
     def hold(self) -> None:
         """From now on a fault ends the process, with or without a handler."""
-        _libc.pthread_sigmask(signal.SIG_SETMASK, self._held, None)
+        libc.pthread_sigmask(signal.SIG_SETMASK, self._held, None)
 
     def restore(self) -> list[str]:
         """Restore everything; say what would still have disturbed later calls.
 
         A signal that the code sent to itself arrives here.
         """
-        _libc.pthread_sigmask(signal.SIG_SETMASK, self._mask, None)
+        libc.pthread_sigmask(signal.SIG_SETMASK, self._mask, None)
         if not self._handled:
             for number, was in self._handlers.items():
                 if _handler(number) != was:
-                    _libc.sigaction(number, was, None)
+                    libc.sigaction(number, was, None)
         said = []
         for timer, name in TIMERS.items():
             if _runs(timer) and not self._timers[timer]:
@@ -87,7 +86,7 @@ class Signals:
 def _handler(number: int) -> bytes:
     """The system's action for a signal."""
     found = ctypes.create_string_buffer(SIZE)
-    _libc.sigaction(number, None, found)
+    libc.sigaction(number, None, found)
     return found.raw
 
 
@@ -185,7 +184,7 @@ class Machine:
         finally:
             self._usual.set()
             breach = self._signals.restore()
-        _libc.fflush(None)
+        libc.fflush(None)
         self._check()
         breach += (f"leaves another {what}; restore what it was before" for what in changed)
         for name, block in buffers.items():
@@ -205,7 +204,7 @@ class Machine:
             self._floats[path] = Floats()
             self._usual.set()
             self._signals.settled()
-            _libc.fflush(None)
+            libc.fflush(None)
             self._check()
 
     def _found(self, library: str, symbol: str) -> Any:
@@ -311,7 +310,7 @@ def main(words: Sequence[str]) -> None:
     """
     end_with_parent()
     with contextlib.suppress(ValueError):  # line by line: a crash loses no more than its last
-        _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
+        libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
     os.environ.pop("LD_PRELOAD", None)  # a sanitizer is for us; its own symbolizer would hang
     channel = ParentChannel(int(words[-2]), int(words[-1]))
     machine = Machine(channel.mark, channel.check, handled=HANDLED in words)

@@ -12,8 +12,7 @@ from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.explain.shrink import Shrunk
 from gradcheck.implementations.bound import Bound, Implementation
 from gradcheck.implementations.load import MANIFEST, WORDS
-from gradcheck.implementations.native.library import Native
-from gradcheck.report.scripts import c, python
+from gradcheck.report.scripts import python
 from gradcheck.report.scripts.point import Accepted, primal_of
 from gradcheck.spec.dtype_selection import CERTIFIED, DTYPES, LOW
 from gradcheck.spec.operator import OpSpec
@@ -21,6 +20,7 @@ from gradcheck.spec.suite import Case, Suite
 
 PYTHON, C = ".py", ".c"
 FORMS: Final = (PYTHON, C)
+ISSUES: Final = (".md", PYTHON)
 AGAIN: Final = "Again: "
 """What a line begins with that says how to judge the case again: every export has one."""
 HEAD: Final = 1 << 14
@@ -28,7 +28,7 @@ HEAD: Final = 1 << 14
 
 
 def check_form(path: Path, words: Sequence[str]) -> None:
-    """Refuse before the run what can be seen to be no export.
+    """Refuse before the run what cannot be an export.
 
     Raises:
         UsageError: the file has another ending, or no code of a user's is named.
@@ -37,17 +37,37 @@ def check_form(path: Path, words: Sequence[str]) -> None:
         raise UsageError(
             f"--export {path}: end its name in {PYTHON} for code in Python, in {C} for a C library"
         )
-    if len(words) > 1:
-        raise UsageError("--export shows one implementation: name one --impl")
-    if path.is_file() and AGAIN.encode() not in _head(path):
-        raise UsageError(f"--export {path}: it exists, and is no export; give another name")
+    _check_single("--export", path, words)
     for word in words:
         if word in WORDS:
-            whose = "the reference is" if word == "reference" else f"{word}'s own operators are"
-            raise UsageError(f"--export: {whose} no code of yours; name yours by --impl")
+            whose = "the reference" if word == "reference" else f"{word}'s own operators"
+            how = "" if word == "reference" else ", or write --issue FILE.md"
+            raise UsageError(f"--export: {whose} cannot be exported; name your code by --impl{how}")
 
 
-def _head(path: Path) -> bytes:
+def check_issue(path: Path, words: Sequence[str]) -> None:
+    """Refuse before the run what cannot be an issue.
+
+    Raises:
+        UsageError: the file has another ending, or the reference is named.
+    """
+    if path.suffix not in ISSUES:
+        raise UsageError(f"--issue {path}: end its name in .md for Markdown, in .py for its script")
+    _check_single("--issue", path, words)
+    if "reference" in words:
+        raise UsageError(
+            "--issue is for PyTorch and JAX: name --impl torch, jax or pkg.module:NAME"
+        )
+
+
+def _check_single(flag: str, path: Path, words: Sequence[str]) -> None:
+    if len(words) > 1:
+        raise UsageError(f"{flag} shows one implementation: name one --impl")
+    if path.is_file() and AGAIN.encode() not in _contents(path):
+        raise UsageError(f"{flag} {path}: it exists, and is not an export; give another name")
+
+
+def _contents(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(HEAD)
 
@@ -71,18 +91,21 @@ def written(
         raise UsageError(
             f"--export: d{primal_of(shrunk)} has no elements here: there is nothing to show"
         )
-    if isinstance(binding, Native):
-        if path.suffix != C:
-            raise UsageError(f"--export {path}: {word} is a C library; end the name in {C}")
-        return c.program(shrunk, accepted, binding, path, said)
-    if bound.recipe is None:
+    if bound.recipe is not None:
+        if path.suffix != PYTHON:
+            raise UsageError(f"--export {path}: {word} is Python; end the name in {PYTHON}")
+        return python.script(shrunk, accepted, bound.recipe, _table(word), said)
+    from gradcheck.implementations.native.library import Native  # door: POSIX systems alone
+    from gradcheck.report.scripts import c
+
+    if not isinstance(binding, Native):
         raise UsageError(
-            f"--export: {word} answers through a protocol or on file: no short script can ask it; "
-            "a table of Python objects can be exported, or a C library"
+            f"--export: {word} answers through a protocol or on file, and a short script cannot "
+            "ask it; export a table of Python objects, or a C library"
         )
-    if path.suffix != PYTHON:
-        raise UsageError(f"--export {path}: {word} is Python; end the name in {PYTHON}")
-    return python.script(shrunk, accepted, bound.recipe, _table(word), said)
+    if path.suffix != C:
+        raise UsageError(f"--export {path}: {word} is a C library; end the name in {C}")
+    return c.program(shrunk, accepted, binding, path, said)
 
 
 def _table(word: str) -> python.Table:

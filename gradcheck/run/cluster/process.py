@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import pickle
-import select
+import platform
 import signal
 import sys
 import threading
@@ -26,6 +26,7 @@ from typing import Any, Final
 from gradcheck.errors import GradcheckError
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.frames import ParentChannel
+from gradcheck.system.posix import select
 from gradcheck.system.user_modules import look_here
 
 FIRST_TASK_SECONDS: Final = 60.0
@@ -140,7 +141,7 @@ def identity(suites: Iterable[str], words: Collection[str] = ()) -> dict[str, st
 
     return {
         "Python": "{}.{}".format(*sys.version_info),
-        "system": "{0.sysname} {0.machine}".format(os.uname()),
+        "system": f"{platform.system()} {platform.machine()}",
         "NumPy": np.__version__,
         "gradcheck": f"{gradcheck.__version__} (its files: {_digest('gradcheck')})",
         **{

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from gradcheck.results.ci_safe import Inert
+from gradcheck.system.posix import select
 from gradcheck.system.process import blocked_signals, ignore_signals
 from gradcheck.system.user_modules import path_without
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import signal
@@ -24,6 +23,7 @@ from gradcheck.run.workers.fork_server import (
     importing,
     server_for,
 )
+from gradcheck.system.posix import libc
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -268,7 +268,7 @@ def listen(channel: Connection) -> None:
     """Do one task after the other until the channel closes."""
     signal.signal(signal.SIGTERM, _stop)  # ends a task and the processes that it started
     with suppress(AttributeError):  # Linux: end with the server
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with suppress(EOFError, OSError, KeyboardInterrupt):
         try:
             function, setup, arguments = channel.recv()

@@ -11,7 +11,7 @@ from gradcheck.implementations.manifest.guess import (
     required,
 )
 from gradcheck.implementations.manifest.prototype import parse
-from gradcheck.implementations.manifest.read import index_primals
+from gradcheck.spec.suite import index_primals
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,15 @@ def test_what_is_no_library(tmp_path):
     broken = b"\x7fELF\x02\x01\x01" + b"\xff" * 99
     for content in (b"", b"\x7fELF", b"\x7fELF" + bytes(60), b"!<arch>\n", broken):
         (tmp_path / "k.so").write_bytes(content)
-        with pytest.raises(LoadError, match=r"k\.so is no shared library in ELF"):
+        with pytest.raises(LoadError, match=r"k\.so is not a shared library in ELF"):
             exported(tmp_path / "k.so")
+
+
+@pytest.mark.parametrize("magic", [b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"])
+def test_a_library_for_macos_leads_to_its_header(tmp_path, magic):
+    (tmp_path / "k.dylib").write_bytes(magic + bytes(60))
+    with pytest.raises(LoadError, match=r"k\.dylib is a library for macOS, .* init --header"):
+        exported(tmp_path / "k.dylib")
 
 
 def test_a_truncated_library_is_a_load_error(build, tmp_path, library):
@@ -86,7 +93,7 @@ def test_a_truncated_library_is_a_load_error(build, tmp_path, library):
         try:
             exported(tmp_path / "k.so")
         except LoadError as error:
-            assert "k.so is no shared library" in str(error)  # noqa: PT017
+            assert "k.so is not a shared library" in str(error)  # noqa: PT017
 
 
 def test_a_function_that_is_there(build, library):

@@ -107,7 +107,7 @@ def test_debug_information_that_is_damaged_is_none(library, tmp_path):
     try:
         prototypes(tmp_path / "k.so", ["silu_backward"])
     except LoadError as error:
-        assert "is no shared library in ELF" in str(error)  # noqa: PT017
+        assert "is not a shared library in ELF" in str(error)  # noqa: PT017
 
 
 RUST = """

@@ -233,7 +233,7 @@ def test_a_program_behind_the_protocol_is_refused(folder, export, name):
     (folder / "program.toml").write_text(text)
     found = export("tanh/default/typical/float32", "program.toml", name=name)
     assert (found.code, found.text) == (2, None)
-    assert "program.toml answers through a protocol or on file: no short" in found.err
+    assert "program.toml answers through a protocol or on file, and a short" in found.err
 
 
 def test_the_pieces_leave_no_word_unfilled(own, export):

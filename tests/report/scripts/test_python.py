@@ -347,8 +347,13 @@ def test_a_frameworks_code_is_asked_as_its_users_ask_it(folder, export, framewor
 @pytest.mark.parametrize(
     ("impl", "name", "says"),
     [
-        ("reference", "r.py", "the reference is no code of yours"),
-        ("torch", "r.py", "torch's own operators are no code of yours"),
+        ("reference", "r.py", "the reference cannot be exported; name your code"),
+        (
+            "torch",
+            "r.py",
+            "torch's own operators cannot be exported; name your code by --impl, or write "
+            "--issue FILE.md",
+        ),
         ("kernels:TABLE", "r.txt", "end its name in .py for code in Python, in .c for a C library"),
         ("kernels:TABLE", "r.c", "kernels:TABLE is Python; end the name in .py"),
         ("kernels:TABLE", "no/r.py", "there is no folder"),
