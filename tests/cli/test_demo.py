@@ -41,7 +41,7 @@ def test_it_shows_one_pass_one_failure_and_one_crash(demo):
         "\nFAIL rms_norm/weight · dx",
         "\n  dx: the term ",
         "\nRESULT fail checked=4 pass=2 fail=1 inconclusive=0 crash=1 ",
-        "exits with 0. `gradcheck run` would have exited with 1",
+        "exits with 0. `gradcheck run` would exit with 1",
     ):
         assert line in found.stdout
     assert not list(demo.folder.iterdir())

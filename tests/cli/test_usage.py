@@ -74,7 +74,7 @@ def test_a_file_is_not_taken_for_another_module_of_its_name(run, monkeypatch):
     found = run("--impl", "one/same.py", "--impl", "two/same.py", *RELU, "--no-contract")
     assert found.code == 3
     assert "a module of that name, too" in " ".join(found.out.split())
-    monkeypatch.syspath_prepend("two")  # the user's own path
+    monkeypatch.setattr(sys, "path", [str(Path("two").absolute()), *sys.path])  # the user's own
     monkeypatch.delitem(sys.modules, "same")
     found = run("--impl", "one/same.py", *RELU)
     assert found.code == 3
