@@ -39,6 +39,6 @@ def test_taylor_adds_the_remainder_of_every_gradient(judged):
 def test_all_four_dtypes_stand_side_by_side(run):
     found = run("--op", "tanh", "--dtype", "all")
     assert found.code == 0
-    assert " · float64, float32, float16, bfloat16 · " in found.out
+    assert "float64, float32, float16, bfloat16 · " in found.out
     (row,) = (line for line in found.out.splitlines() if line.split()[:1] == ["dx"])
     assert row.count("PASS") == 4

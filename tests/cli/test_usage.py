@@ -1,4 +1,5 @@
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,7 +120,7 @@ def test_the_terminal_names_what_did_not_load_among_the_results(run):
     found = run("--impl", "kernels:WRONG", "--impl", "raising:IMPL", *RELU)
     assert found.code == 3
     assert "problem: raising:IMPL: importing raising raised ValueError: one two" in found.out
-    assert "FAIL kernels:WRONG · relu · dx (kernels.py:" in found.out
+    assert re.search(r"^FAIL .*relu · dx", found.out, re.MULTILINE)
 
 
 @pytest.mark.slow(keep=1)

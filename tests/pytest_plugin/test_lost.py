@@ -94,7 +94,7 @@ def test_one_that_ends_every_process_fails_and_all_others_are_judged(
     assert "1 failed, 2 passed, 1 retried" in found.stdout
     said = "the process of pytest's that judged it ended, in 2 tries"
     assert f"FAILED {TANH.format('ALWAYS')} - CRASH vjp: {said}\n" in found.stdout
-    assert f"\nCRASH tanh/default/typical/float32 · vjp: {said}\n" in found.stdout
+    assert f"\nCRASH tanh/default/typical/float32 · vjp\n  {said}\n" in found.stdout
     assert "\n  run: gradcheck repro tanh/default/typical/float32 " in found.stdout
     assert "Traceback" not in found.stdout
     run = json.loads((folder / "run.json").read_text())

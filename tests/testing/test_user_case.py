@@ -59,7 +59,7 @@ def test_every_gradient_that_is_wrong_is_told():
     with pytest.raises(CheckFailed) as caught:
         case.check(rms_norm, lambda ct, x, w, eps: (ct, None))
     assert caught.value.lead.endswith(" (and 1 more)")
-    assert "· dx: " in str(caught.value)
+    assert "FAIL test_x/test_y/typical/float64 · dx (" in str(caught.value)
     assert "MISSING test_x/test_y/typical/float64 · dw" in str(caught.value)
 
 
