@@ -22,6 +22,8 @@ from gradcheck.spec.defect import Defect
 if TYPE_CHECKING:
     from gradcheck.results.run import Run
 
+DUMPED: Final = ("Extension modules: ", 'File "', "Current thread ", "Thread 0x", "Fatal Python ")
+"""What lines of Python's report of a crash begin with: the reason has what they say."""
 TYPICAL: Final = "typical"
 """The sample of ordinary values, which shows a failure best."""
 LAYER: Final = re.compile(r"(\d+)")
@@ -322,7 +324,9 @@ class Told:
     @property
     def line(self) -> str:
         """Who fails and why, for a list of causes."""
-        return f"{self.who}: {self.what}" if self.what else self.who
+        name = self.who.rpartition(" · ")[2]
+        what = self.what.removeprefix(f"{name}: ")  # which stands there already
+        return f"{self.who}: {what}" if what else self.who
 
 
 def told(cause: Cause, *, named: bool = False) -> Told:
@@ -432,7 +436,10 @@ def _extent(cause: Cause) -> str:
 def _printed(cause: Cause) -> str:
     talker = next((r for r in cause.results if r.finding.printed.strip()), None)
     lines = [] if talker is None else printed.lines(talker.finding.printed)
-    return words.clean(next((line for line in reversed(lines) if line.strip()), ""))
+    told = (
+        line for line in reversed(lines) if line.strip() and not line.lstrip().startswith(DUMPED)
+    )
+    return words.clean(next(told, ""))
 
 
 def _otherwise(cause: Cause) -> Iterator[str]:

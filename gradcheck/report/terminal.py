@@ -29,6 +29,8 @@ CAUSES: Final = 3
 """Causes of failures that are shown in a few lines each."""
 CAUSE_LINES: Final = 5
 """Lines of each."""
+GAPS: Final = 3
+"""Reasons why something was not checked that are shown."""
 LISTED: Final = 30
 """Causes that the list at the end names."""
 NARROWEST: Final = 40
@@ -235,12 +237,17 @@ class _Page(Page):
     def gaps(self, run: Run, *, fails: bool) -> list[str]:
         """What was not checked; of a run that `fails`, no side conditions that do not apply."""
         lines = []
-        for gap in run_words.gaps(run, side_conditions=self.verbose or not fails):
+        found = run_words.gaps(run, side_conditions=self.verbose or not fails)
+        shown = found if self.verbose or len(found) <= GAPS + 1 else found[:GAPS]
+        for gap in shown:
             ops = ", ".join(map(words.clean, gap.named))
             text = f"{words.plural(gap.count, 'result')} of {ops}{gap.others}"
             if gap.reason:
                 text += f": {words.clean(gap.reason)}"
             lines += self.judged(gap.verdict, text)
+        if rest := found[len(shown) :]:
+            count = words.plural(sum(gap.count for gap in rest), "result")
+            lines += self.wrap(f"… and {count} not checked, for {len(rest)} more reasons: -v")
         return lines
 
     def noise(self, run: Run) -> list[str]:
@@ -282,7 +289,11 @@ class _Page(Page):
         room = CAUSE_LINES - len(facts) - 1
         lines = self.judged(cause.verdict, f"{said.who}{where}", min(room - 1, 2))
         if said.sentence:
-            lines += self.first(self.wrap(said.sentence, "  ", "  "), room - len(lines))
+            left = room - len(lines)
+            whole = self.wrap(said.sentence, "  ", "  ")
+            # What is wrong goes before how sure that is.
+            shown = whole if len(whole) <= left else self.wrap(said.what, "  ", "  ")
+            lines += self.first(shown, left)
         lines += facts
         if said.printed and len(lines) < CAUSE_LINES - 1:
             lines.append(clip_end(f"  printed: {said.printed}", self.width))
@@ -332,8 +343,6 @@ class _Page(Page):
             lines += self.wrap(words.clean(trouble), "problem: ", "  ")
         if not run.complete:
             lines += self.wrap(f"incomplete: {run_words.incomplete(run)}", "", "  ")
-        if not run.footer.checked:
-            lines += self.wrap("nothing was checked")
         return lines
 
 

@@ -17,7 +17,7 @@ class Verdict(StrEnum):
     MISSING = "missing"
     """A gradient that the truth has is not produced."""
     INCONCLUSIVE = "inconclusive"
-    """The error bars are wider than the bounds, after every escalation."""
+    """The uncertainty is larger than the tolerance, also after 50-digit arithmetic."""
     ERROR = "error"
     """The code judged raised, has the wrong arity, mutated its input, or is not deterministic."""
     CRASH = "crash"

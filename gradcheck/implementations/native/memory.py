@@ -277,14 +277,14 @@ def _of(
         of = plural(total, "element")
         some = f"{n:,} of {of} of {what} {'is' if n == 1 else 'are'} never written"
         advice = "" if name == "forward" else "; write zeros there, or declare it `zeroed`"
-        says = f"elements of {what} keep what their buffer held before"
+        says = f"elements of {what} keep what their buffer held before: write every element"
         return broken(name, some + advice, Verdict.FAIL, label=Defect.ACCUMULATION, says=says)
     if _adds(plan, place, clean, again):
         reason = (
             f"{symbol} adds to `{block.name}` instead of overwriting it; clear it first, or "
             "declare that it `accumulates`"
         )
-        says = f"{what} is added to what its buffer held, which was not cleared"
+        says = f"{what} is added to what its buffer held: clear it first, or declare `accumulates`"
     else:
         reason = f"{symbol} depends on what `{block.name}` held before, which it should overwrite"
         says = f"{what} depends on what its buffer held before"
