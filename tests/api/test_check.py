@@ -501,3 +501,13 @@ def test_an_attribute_may_be_called_as_an_argument_of_the_engine_is():
 
     attrs = {"function": 3.0, "lead": 2}
     assert check(forward, vjp, np.array([0.5, -1.25, 2.0]), attrs=attrs)
+
+
+@pytest.mark.parametrize("columns", [8, 64, 512])
+def test_a_gradient_of_another_shape_fails_at_any_size(columns):
+    rng = np.random.default_rng
+    x, w = rng(0).normal(size=(6, columns)), rng(1).normal(size=columns)
+    found = check(lambda x, w: x * w, lambda ct, x, w: (ct * w, ct * x), x, w)
+    assert not found.ok
+    assert f"dw has shape (6, {columns})" in found.details()
+    assert check(lambda x, w: x * w, lambda ct, x, w: (ct * w, (ct * x).sum(0)), x, w).ok

@@ -32,8 +32,12 @@ def malformed(output: str, probes: Sequence[Probe]) -> Diagnosis | None:
     obs = Observations(output, faulty, [p for p in probes if not _faulty(p, output)])
     if all(probe.raw[output] is None for probe in faulty):
         return _missing(obs)
-    shaped = [_Shaped(probe, output) for probe in faulty if _misshapen(probe, output)]
-    return _of_shape(obs, shaped) if shaped else _of_dtype(obs)
+    misshapen = [probe for probe in faulty if _misshapen(probe, output)]
+    if not misshapen:
+        return _of_dtype(obs)
+    if any(output not in probe.right for probe in misshapen):  # too large to be differenced
+        return _unknown(obs, _shapes(obs, misshapen[0]))
+    return _of_shape(obs, [_Shaped(probe, output) for probe in misshapen])
 
 
 def _faulty(probe: Probe, output: str) -> bool:
@@ -46,6 +50,14 @@ def _faulty(probe: Probe, output: str) -> bool:
 def _misshapen(probe: Probe, output: str) -> bool:
     raw = probe.raw[output]
     return raw is not None and raw.shape != probe.primal(output).shape
+
+
+def _shapes(obs: Observations, probe: Probe) -> str:
+    raw = probe.raw[obs.output]
+    shape = None if raw is None else raw.shape
+    return (
+        f"{obs.gradient} has shape {shape} where {obs.output} has {probe.primal(obs.output).shape}"
+    )
 
 
 def _missing(obs: Observations) -> Diagnosis:
@@ -154,7 +166,7 @@ def _orders(rank: int) -> Iterator[tuple[int, ...]]:
 def _of_shape(obs: Observations, shaped: Sequence[_Shaped]) -> Diagnosis:
     own = obs.gradient
     first = shaped[0]
-    shapes = f"{own} has shape {first.raw.shape} where {obs.output} has {first.right.shape}"
+    shapes = _shapes(obs, first.probe)
     ranks = {probe.primal(obs.output).ndim for probe in obs.passing}
     lone = bool(ranks) and max(ranks) < min(s.right.ndim for s in shaped)
     hypotheses: tuple[tuple[str, str, Callable[[_Shaped], bool]], ...] = (
@@ -187,7 +199,12 @@ def _of_shape(obs: Observations, shaped: Sequence[_Shaped]) -> Diagnosis:
             return Diagnosis(
                 label=label, says=says, rule=FORM_RULE, evidence=(shapes, where_wrong(obs))
             )
-    return Diagnosis(label="", says=f"{own}: no known pattern", evidence=(shapes, where_wrong(obs)))
+    return _unknown(obs, shapes)
+
+
+def _unknown(obs: Observations, shapes: str) -> Diagnosis:
+    says = f"{obs.gradient}: no known pattern"
+    return Diagnosis(label="", says=says, evidence=(shapes, where_wrong(obs)))
 
 
 STATE_RULE: Final = "recall"
