@@ -52,8 +52,12 @@ class Target:
 
 
 def targets(node: Node, run: Run) -> Iterator[Target]:
-    """All ways to mean a node: with all of its place, of its chain, or as first or last."""
-    assert node.place is not None
+    """All ways to mean a node: with all of its place, of its chain, or as first or last.
+
+    None where it comes from no place in the text.
+    """
+    if node.place is None:
+        return
     at = run.at[node.place, node.kind]
     yield Target(place=node.place, kind=node.kind)
     same = [other for other in at if other.chain == node.chain]
