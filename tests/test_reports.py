@@ -30,7 +30,7 @@ ROW = re.compile(r"<tr\b[^>]*>(.*?)(?=<tr\b|<tbody|</table)", re.DOTALL)
 """A row of a table in HTML."""
 TAG = re.compile(r"<span>.*?</span>|<[^>]*>", re.DOTALL)
 """Markup, and the error behind a verdict."""
-CONTRACT = "contract"
+CONTRACT = "side conditions"
 """The row of what a backward owes besides its numbers."""
 COUNTS = ("samples", "elements")
 """Heads of columns that hold no verdict."""
