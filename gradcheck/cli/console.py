@@ -103,8 +103,8 @@ def dumb() -> bool:
 
 
 def width(stream: TextIO) -> int:
-    """Columns of a terminal, or COLUMNS, at most `MAX_WIDTH`; else `PIPE_WIDTH`."""
-    return min(columns(stream), MAX_WIDTH)
+    """Columns of a terminal, at most `MAX_WIDTH`; `PIPE_WIDTH` for a file or a pipe."""
+    return min(columns(stream), MAX_WIDTH) if stream.isatty() else PIPE_WIDTH
 
 
 def columns(stream: TextIO | None, usual: int = PIPE_WIDTH) -> int:

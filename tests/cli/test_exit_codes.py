@@ -88,7 +88,7 @@ def test_an_interruption_before_the_run_ends_quietly(run, monkeypatch):
 )
 def test_nothing_checked_is_said_and_is_no_pass(run, words):
     found = run(*words.split())
-    assert "\nnothing was checked\n" in found.out
+    assert "\nNothing was checked." in found.out
     assert "\nRESULT fail checked=0 " in found.out
 
 

@@ -232,7 +232,7 @@ def test_problems_are_told(make):
 
 
 def test_an_empty_run_says_so(empty):
-    assert "\nnothing was checked\n" in render(empty)
+    assert "\nNothing was checked." in render(empty)
     assert "PASS" not in render(empty)
 
 

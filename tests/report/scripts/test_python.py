@@ -387,7 +387,7 @@ def test_one_implementation_is_exported_at_a_time(kernels, export):
 def test_what_the_code_lacks_is_nothing_to_show(kernels, export):
     found = export("sigmoid/default/typical/float64", "kernels:TABLE")
     assert (found.code, found.text) == (2, None)
-    assert "says nothing about sigmoid: there is nothing to show" in found.err
+    assert "not implemented by kernels:TABLE: there is nothing to show" in found.err
     found = export("softmax/default/empty/float64", "kernels:TABLE")
     assert (found.code, found.text) == (2, None)
     assert "has no elements" in found.err
