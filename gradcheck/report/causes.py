@@ -361,8 +361,9 @@ def brief(result: CaseResult) -> list[str]:
     lines = [f"{words.word(finding.verdict)} {who}{where}"]
     lines += [f"  {said.sentence}"] if said.what else []
     if said.element:
-        count = f"; {finding.failed:,} of {words.plural(finding.compared, 'element')} fail"
-        lines.append(f"  {said.element}{count * bool(finding.failed)}")
+        some = f"{finding.failed:,} of {words.plural(finding.compared, 'element')}"
+        new = finding.failed and not said.what.startswith(some)
+        lines.append(f"  {said.element}; {some} fail" if new else f"  {said.element}")
     return [*lines, *([f"  run: {said.run}"] if said.run else [])]
 
 

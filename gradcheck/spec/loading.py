@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from gradcheck.errors import LoadError, UsageError
+from gradcheck.errors import LoadError, UsageError, nearest
 from gradcheck.spec.suite import Suite
 from gradcheck.system import entry_points
 from gradcheck.system.user_modules import SUFFIX, look_here, look_in, refuse_hidden
@@ -49,7 +49,11 @@ def resolve(reference: str, *, own: bool = False) -> Any:
     target: Any = module
     for part in attribute.split("."):
         if not hasattr(target, part):
-            raise LoadError(f"{reference}: {module_name} has no {attribute!r}")
+            near = nearest(
+                part, (n for n in getattr(target, "__dict__", ()) if not n.startswith("_"))
+            )
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise LoadError(f"{reference}: {module_name} has no {attribute!r}{hint}")
         target = getattr(target, part)
     return target
 
