@@ -38,9 +38,23 @@ def test_a_sum_of_some_two_thousand_elements_is_judged_element_by_element(size, 
     assert too_large(Point(lambda x: (x.sum(),), (x,)), 0, (x.sum(),)) is large
 
 
+@pytest.mark.parametrize(("part", "unseen"), [(1e-6, 0), (1e-9, 20)])
+def test_what_is_negligible_in_the_primal_need_not_show_and_is_counted(part, unseen):
+    """Half of the elements, a millionth of the others' size, or a billionth."""
+    size = np.where(np.arange(40) < 20, part, 1.0)
+    box, got = primal(
+        lambda x: np.sum(size * np.tanh(x)),
+        lambda ct, x: ct * size / np.cosh(x) ** 2,
+        DRAWN,
+        np.ones((1, 1)),
+    )
+    found = box.judge(got)
+    assert (found.verdict, found.unresolved) == (PASS, unseen)
+
+
 @pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize(("off", "verdict"), [(4e-9, PASS), (4e-8, FAIL)])
-def test_an_error_that_is_allowed_in_each_element_is_allowed_in_all_in_any_unit(unit, off, verdict):
+def test_an_error_that_is_allowed_in_each_element_is_allowed_in_all_of_any_unit(unit, off, verdict):
     """A direction shows it, as no single element would."""
 
     def forward(x):
