@@ -19,6 +19,11 @@ def at(x, answer):
     return lambda primals, dtype: [np.array([[answer(float(primals[0][0]), dtype)]])], point
 
 
+def of_one(rows_at, point):
+    """What one element of a large gradient is allowed."""
+    return ElementConditioning(rows_at, point, F32, 0, 0)
+
+
 def shaking(by):
     """A VJP that gives 1 at 3, and is off by as much at every other point, however near."""
     return at(3.0, lambda x, dtype: 1.0 + by * (x != 3.0))
@@ -28,22 +33,14 @@ def shaking(by):
 def test_the_last_bit_of_a_primal_costs_eight_times_what_it_moves(alone):
     """x² at 3 moves by 18u where x moves by 3u, and 1024 times as far away by 1024 times that."""
     rows_at, point = at(3.0, lambda x, dtype: x * x)
-    found = (
-        ElementConditioning(rows_at, point, F32, 0, 0)
-        if alone
-        else Conditioning(rows_at, point, F32)
-    )
+    found = of_one(rows_at, point) if alone else Conditioning(rows_at, point, F32)
     assert found.cost(0, WITHOUT_LIMIT) == pytest.approx(8 * 18 * U, rel=1e-3)
 
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_noise_gains_a_thousandth_of_itself(alone):
     rows_at, point = shaking(1e-3)
-    found = (
-        ElementConditioning(rows_at, point, F32, 0, 0)
-        if alone
-        else Conditioning(rows_at, point, F32)
-    )
+    found = of_one(rows_at, point) if alone else Conditioning(rows_at, point, F32)
     assert found.cost(0, NOTHING) == pytest.approx(8e-3 / 1024)
 
 
@@ -79,4 +76,4 @@ def test_where_the_vjp_refuses_the_cost_of_an_element_is_unknown(refused):
     def some(primals, dtype):
         return None if refused(float(primals[0][0])) else rows_at(primals, dtype)
 
-    assert ElementConditioning(some, point, F32, 0, 0).cost(0, WITHOUT_LIMIT) is None
+    assert of_one(some, point).cost(0, WITHOUT_LIMIT) is None

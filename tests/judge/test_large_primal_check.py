@@ -23,11 +23,7 @@ def primal(forward, vjp, x, cts, dtype="float64"):
     cotangents = Cotangents(names, tuple((np.reshape(ct, shape),) for ct in cts))
     rows_at = lambda cotangents: vjp_rows_at(vjp, cotangents, {})  # noqa: E731
     box = LargePrimalCheck(point, 0, "x", cotangents, NoiseProbe(point), TOLERANCES[dtype], rows_at)
-    (got,) = (
-        rows_at(cotangents)((x,), dtype)
-        if dtype == "float64"
-        else rows_at(cotangents)((x.astype(dtype),), dtype)
-    )
+    (got,) = rows_at(cotangents)((x.astype(dtype),), dtype)
     return box, got
 
 
