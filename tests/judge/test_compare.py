@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -220,6 +222,23 @@ def test_a_bound_of_a_tenth_of_the_tensor_is_blunt(extra, expected):
 
 
 # ── what cannot be resolved ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("got", "scale", "widest"),
+    [(1.0, 1.0, 2.0**-13), (0.0, 1.0, 2.0**-13), (2.0**-3, 2.0**-4, 2.0**-16)],
+)
+def test_what_one_pair_of_steps_shows_agrees_up_to_a_certain_error_bar(got, scale, widest):
+    """2^-13 of the element or of the terms that cancel in it, if that is little in the tensor."""
+    for negligible, most in ((2.0**-8, widest), (2.0**-20, 2.0**-20)):
+        rules = replace(DYADIC, u=2.0**-40, negligible_scale=negligible)
+        for uncertainty in (most, most * (1 + 2.0**-20)):
+            bar = uncertainty / ERROR_BAR_FACTOR
+            truth = known([got, 1.0], [[bar, 0.0]], scale=[[scale, 1.0]])
+            truth.screened = np.array([True, False])
+            found = against([got, 1.0], truth, rules)
+            assert found.open.tolist() == [[True, False]]
+            assert found.agreed.tolist() == [[uncertainty == most, False]]
 
 
 def test_every_element_is_certified_failed_or_open_and_only_one_of_them():

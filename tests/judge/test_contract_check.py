@@ -120,11 +120,16 @@ def test_after_a_call_that_hung_nothing_else_is_asked():
     def hangs(subject):
         raise broken("vjp", "did not return within 1 s", Verdict.TIMEOUT)
 
-    asked = (Property("first", "One.", hangs), Property("second", "Two.", lambda subject: None))
+    asked = (
+        Property("first", "One.", hangs),
+        Property("second", "Two.", lambda subject: None),
+        Property("third", "Three.", lambda subject: None),
+    )
     found = judged(SimpleNamespace(vjp=lambda ct, x: -ct), case_of("neg"), properties=asked)
     assert [(f.name, f.verdict) for f in found] == [
         ("first", Verdict.TIMEOUT),
         ("second", Verdict.NOTRUN),
+        ("third", Verdict.NOTRUN),
     ]
     assert found[0].reason == "One. Here did not return within 1 s"
     assert "hung" in found[1].reason

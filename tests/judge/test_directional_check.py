@@ -6,11 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gradcheck.judge.compare import ERROR_BAR_FACTOR
 from gradcheck.judge.directional_check import (
+    MAX_VISIBLE,
+    MIN_ALIGNMENT,
     DirectionalCheck,
     DirectionalResult,
     common_factor,
+    miss_of,
 )
+from gradcheck.judge.locate import WrongElement
 from gradcheck.judge.loss import judge_tensors
 from gradcheck.numerics.directional_slope import Sides, Slope, TensorView
 from gradcheck.numerics.line_function import Given, Heading, Scalar, unit_of
@@ -525,6 +530,28 @@ def test_zero_is_measured_by_the_noise_of_the_loss():
     assert strike(norm=1e-15).zero
     assert not strike(norm=1e-14).zero
     assert strike(norm=0.0, noise=0.0).zero
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_error_bar_aimed_for_shows_an_error_of_the_whole_along_any_direction(dtype):
+    for size in (10, 10**4, 10**5, 10**8):
+        check = DirectionalCheck("x", SimpleNamespace(dtype=np.dtype(dtype), size=size), ())
+        assert ERROR_BAR_FACTOR * check._target() <= MAX_VISIBLE[dtype] * MIN_ALIGNMENT
+
+
+@pytest.mark.parametrize("error", [0.5, -0.5])
+def test_a_finding_says_what_the_slope_is_beside_what_the_gradient_says(error):
+    """The error is that of the slope: it is added to the gradient's product."""
+    check = DirectionalCheck("x", SimpleNamespace(size=4), ())
+    (miss,) = check.finding(strike(error, product=2.0)).worst
+    assert (miss.got, miss.want, miss.error) == (2.0, 2.0 + error, 0.5)
+
+
+def test_a_wrong_element_may_be_off_by_two_error_bars_and_twelve_roundings():
+    place = SimpleNamespace(u=2.0**-20, dtype=np.dtype(np.float64), shape=(3, 4))
+    miss = miss_of(place, WrongElement(index=6, got=1.0, want=-4.0, bar=0.125))
+    assert (miss.index, miss.got, miss.want, miss.error) == ((1, 2), 1.0, -4.0, 5.0)
+    assert (miss.bound, miss.error_bar) == (0.25 + 48 * 2.0**-20, 0.125)
 
 
 @pytest.mark.parametrize("factor", [2.0, 0.5, -1.0, 1 + 1e-6])

@@ -144,6 +144,31 @@ def test_the_cost_of_rounding_is_allowed_last_and_only_so_far():
         assert differences.asked, "the ladder comes first"
 
 
+def test_who_asks_again_of_the_same_gradient_gets_the_same_comparison():
+    calls = []
+
+    def allowance(rules):
+        calls.append(rules)
+        return np.full((1, 2), 1e-6)
+
+    truth = GradientTruth("x", (2,), ("normal",), Scripted([1.0, 1.0], 0.0), allowance=allowance)
+    got, other = np.array([[1.0, 1 + 5e-7]]), np.array([[1.0, 1 + 3e-7]])
+    assert truth.judge(got, F64).verdict is Verdict.PASS
+    assert 0 < truth.share(got, F64) < 1
+    assert truth.confirmed(got.copy(), F64) is not None
+    assert len(calls) == 1
+    assert truth.judge(other, F64).verdict is Verdict.PASS
+    assert truth.judge(other, TOLERANCES["float32"]).verdict is Verdict.PASS
+    assert len(calls) == 2  # by the bound of float32 nothing is open
+
+
+def test_by_how_much_a_gradient_is_off_and_that_an_unknown_truth_says_nothing():
+    truth = GradientTruth("x", (2,), ("normal",), Scripted([1.0, np.nan], 0.0))
+    bound = truth.compared(np.array([[1.0, 1.0]]), F64, []).bound[0, 0]
+    stack = np.array([[[1.0, 5.0]], [[1.0 - 0.5 * bound, 5.0]], [[1.0 - 3 * bound, 5.0]]])
+    np.testing.assert_allclose(truth.excess(stack, F64), [0.0, 0.5, 3.0], rtol=1e-6)
+
+
 def test_a_declared_kink_needs_neither_ladder_nor_oracle():
     differences = Scripted([0.5], np.inf)
     on = np.array([True])

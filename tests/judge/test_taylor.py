@@ -7,7 +7,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.implementations.reference import Reference
-from gradcheck.judge.evidence_curves import FIT_STEPS, TaylorLine
+from gradcheck.judge.evidence_curves import FIT_STEPS, TaylorLine, _fitted
 from gradcheck.judge.operator import judge_case
 from gradcheck.judge.operator_truth import CaseTruth
 from gradcheck.numerics.arrays import as_tuple
@@ -245,6 +245,18 @@ def test_float32_values_leave_honest_bars_too():
         outside += not ok
         assert curve.error_bar <= 1e-2
     assert outside <= 1
+
+
+def test_a_function_of_fifth_order_is_known_to_some_thirty_deviations_of_its_noise():
+    """One term fewer leaves thousands of them, one more takes twice as many."""
+    noise, bars = 1e-12, []
+    h = 0.5 ** np.arange(27.0)
+    for seed in range(40):
+        shaken = noise * np.random.default_rng(seed).normal(size=h.size) / h
+        intercept, bar = _fitted(h, 0.25 + h**2 + h**4 + shaken, noise, np.zeros(h.size))
+        assert abs(intercept - 0.25) <= bar
+        bars.append(bar)
+    assert np.median(bars) <= 32 * noise
 
 
 def test_a_step_that_rounding_takes_away_is_no_error_of_the_gradient():

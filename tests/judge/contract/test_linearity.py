@@ -75,6 +75,16 @@ def test_a_threshold_is_seen(subject, mutant, name, factor):
     assert breach.seen.startswith(f"for {factor} times the cotangent, dx[")
 
 
+def test_a_threshold_at_one_element_alone_is_seen(subject):
+    def vjp(ct, x):
+        g = -ct
+        g[1, 2] = g[1, 2] if abs(g[1, 2]) < 2.0**20 else 1
+        return g
+
+    breach = scaling(subject(SimpleNamespace(vjp=vjp), "neg/default/typical"))
+    assert breach.seen.startswith("for 2^40 times the cotangent, dx[1, 2] is 1, not ")
+
+
 def test_a_lost_bit_is_seen(subject):
     rough = SimpleNamespace(vjp=lambda ct, x: -(ct + np.float32(0.1)) + np.float32(0.1))
     assert "not" in scaling(subject(rough, "neg/default/typical")).seen

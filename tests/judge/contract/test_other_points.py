@@ -209,6 +209,8 @@ def test_right_ones_are_right_at_every_size(subject, right):
     right.both = spy
     assert sizes(subject(right)) is None
     assert seen == {(3, n) for n in SIZES if n} | {(n, 7) for n in SIZES}
+    beside = {2**k + d for k in range(3, 8) for d in (-1, 0, 1)}
+    assert {n for n, columns in seen if columns == 7} >= {0, 1} | beside
 
 
 @pytest.mark.slow(keep=1)
@@ -309,6 +311,19 @@ def test_numbers_are_nudged_by_a_quarter_and_no_further(subject, right):
     asked = {*values} - {1e-5}
     assert len(asked) == len(values)  # each once, and never what it is
     assert asked - known - {spec.defaults["eps"]} == {1.25 * 1e-5, 0.75 * 1e-5, SEEN}
+
+
+@pytest.mark.parametrize(
+    ("name", "fixed", "asked"),
+    [
+        ("lstm_cell/pytorch/typical", "order", {"forget_bias"}),
+        ("huber/huber/typical", "scaled", {"delta", "reduction"}),
+    ],
+)
+def test_a_switch_between_dialects_is_not_asked_and_what_follows_it_is(subject, name, fixed, asked):
+    one = subject(name=name)
+    assert fixed in one.case.attrs
+    assert {attr for attr, _ in _candidates(one)} == asked
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from gradcheck.judge.contract.side_effects import (
     bounds,
     first_size,
     owned,
+    preload,
     pure,
     repeatable,
     stateless,
@@ -173,6 +174,20 @@ def test_a_sum_that_starts_from_the_buffer_is_right(subject, right):
 
     right.vjp_into = rows
     assert accumulates(subject(right)) is None
+
+
+@pytest.mark.parametrize("largest", [3e-20, 3.0, 3e20])
+@pytest.mark.parametrize("beside", [0.0, np.nan, -np.inf])
+def test_a_buffer_holds_numbers_as_large_as_the_gradient(subject, largest, beside):
+    """Much larger ones would swallow it in rounding, much smaller ones would be lost in it."""
+    gradient = np.full((8, 8), -largest, np.float32)
+    gradient[3, 3] = beside
+    held = preload(subject(), {"x": gradient})["x"]
+    assert largest / 2 < np.abs(held).min() <= np.abs(held).max() < 4 * largest
+
+
+def test_a_gradient_of_zeros_is_added_to_numbers_too(subject):
+    assert preload(subject(), {"x": np.zeros((8, 8))})["x"].all()
 
 
 def test_nothing_is_owed_where_nothing_is_declared(subject, right):

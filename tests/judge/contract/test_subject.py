@@ -241,3 +241,17 @@ def test_infinities_that_agree_are_no_difference():
 def test_places_and_magnitudes():
     assert (place((1, 2)), place(())) == ("[1, 2]", "")
     assert finite(np.array([-2.0, np.inf, np.nan], np.float32)).tolist() == [2.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float64", 2.0**-1030), ("float32", 2.0**-130), ("float16", 2.0**-20)]
+)
+def test_below_its_normal_numbers_a_dtype_of_low_precision_alone_owes_nothing(subject, dtype, size):
+    minus = SimpleNamespace(vjp=lambda ct, x: -ct)
+    one = subject(minus, "neg/default/typical", dtype)
+    one.cts[0] = tuple(np.full_like(part, size) for part in one.cts[0])
+    if dtype == "float16":
+        with pytest.raises(Unfit, match="float16 does not hold the results there"):
+            one.wrong()
+    else:
+        assert one.wrong() == ""
