@@ -450,11 +450,11 @@ def _otherwise(cause: Cause) -> Iterator[str]:
     others = Counter[str]()
     for (word, message), count in kinds.items():
         if (word, message) != usual:
-            others[f"other {word}" if word == usual[0] else word] += count
+            others[f"another {word}" if word == usual[0] else word] += count
     for word, count in others.most_common(MAX_NAMED):
-        yield f"{count:,} {word}"
+        yield f"{count:,} of them {word}"
     if more := sum(count for _, count in others.most_common()[MAX_NAMED:]):
-        yield f"{more:,} of other kinds"
+        yield f"{more:,} of them of other kinds"
 
 
 def _kind(result: CaseResult) -> tuple[str, str]:

@@ -111,7 +111,7 @@ def test_another_bug_in_the_same_gradients_is_a_cause_or_is_counted(make):
     assert (len(wide.results), named([shared])) == (400, [[("op00", "x"), ("op01", "x")]])
     assert told(shared).what == "wrong sign"
     (wide,) = causes(make.run(*results[:-1]))
-    assert told(wide).extent == "401 of 401 checks fail; 1 sign"
+    assert told(wide).extent == "401 of 401 checks fail; 1 of them sign"
     raised = make.result("op00", "x", ERROR, sample="zzz", reason="it raised E")
     first, wide, _ = causes(make.run(*results, raised))
     assert told(first).line == "op00/weight · dx: it raised E"
@@ -125,7 +125,7 @@ def test_many_other_kinds_are_all_counted(make):
     (cause,) = causes(make.run(*found))
     counts = [int(n) for n in re.findall(r"; (\d+) ", told(cause).extent)]
     assert sum(counts) == len(labels)
-    assert "; 3 of other kinds" in told(cause).extent
+    assert "; 3 of them of other kinds" in told(cause).extent
 
 
 def test_two_functions_that_die_are_two_causes_and_one_message_of_two_operators_is_one(make):

@@ -468,7 +468,7 @@ def test_the_evidence_is_told_once_for_each_gradient(make):
 
 def test_diagnoses_that_differ_are_counted_in_the_card(explained):
     text = Page(render(explained)).text
-    assert "6 of 6 cases fail; 1 term" in text
+    assert "6 of 6 cases fail; 1 of them term" in text
     assert "in the table below: 3 FAIL: 2 scale, 1 term (dw lacks a term)" in text
     assert "pattern none known; the residual is 0.3 worst" in text
     assert "MISSING typical float64 slot: dx is lost reason no gradient for x" in text
