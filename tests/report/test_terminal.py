@@ -278,7 +278,7 @@ def test_what_fails_in_another_way_is_counted(explained, failing):
     assert "\n  3 of 24 elements are outside their bound (no known pattern)\n" in text
     assert "\nMISSING relu/weight · dx: dx is lost\n" in text
     text = render(failing)
-    assert "\nCRASH relu/weight · dx\n  SIGSEGV after 0.2 s\n  3 of 4 cases fail; 1 TIME" in text
+    assert "\nCRASH relu/weight · dx\n  SIGSEGV after 0.2 s\n  3 of 4 cases fail; 1 of them TIME" in text
     assert "; 1 TIMEOUT; 1 NOTRUN\n" in text
     assert "\nMISSING relu · dx: no gradient for x\n" in text
 
