@@ -180,7 +180,6 @@ class Differences:
                 self.evaluator, shape, self.cts, noise, self._u, colours
             )
         )
-        bar = bar + self._faint
         mine = asked[cells]  # elements that the screen settled keep their values
         cells = cells[mine]
         estimate.value[:, cells], estimate.bar[:, cells] = (

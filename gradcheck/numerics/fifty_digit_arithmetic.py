@@ -114,7 +114,7 @@ def float64_parts(values: NDArray[np.float64]) -> list[tuple[int, int, int, int]
     here = whole != 0
     return list(
         zip(
-            ((values < 0) & here).astype(int).tolist(),
+            (values < 0).astype(int).tolist(),
             (whole >> zeros).tolist(),
             np.where(here, exponent - 53 + zeros, 0).tolist(),
             np.where(here, 53 - zeros, 0).tolist(),

@@ -115,6 +115,20 @@ def test_many_points_of_large_primals_come_in_chunks():
     np.testing.assert_allclose(found[1], (whole[0:20:2] - whole[1:20:2]) @ bundle.g, rtol=1e-9)
 
 
+def test_points_that_just_fill_a_chunk_are_one_stack(monkeypatch):
+    shapes = []
+
+    def forward(x):
+        shapes.append(x.shape)
+        return np.tanh(x)
+
+    each = 2 * 8 * X.size  # bytes of a primal and of its output
+    monkeypatch.setattr("gradcheck.numerics.batched.CHUNK_BYTES", len(T) * each)
+    found, _, bundle, places = along(forward, (X,))
+    assert shapes[1:] == [X.shape, (len(T), *X.shape)]
+    np.testing.assert_array_equal(found[0], one_by_one(np.tanh, (X,), bundle, places, T))
+
+
 def test_many_points_that_cannot_be_stacked_are_all_evaluated():
     def forward(x):
         return x / x.sum()  # another value, but no error, for a stack

@@ -159,6 +159,22 @@ def test_a_magnitude_is_how_far_elements_lie_apart(x, size):
     assert magnitude(np.array(x)) == pytest.approx(size, rel=1e-6)
 
 
+def test_a_mixed_derivative_far_from_zero_is_as_vague_as_its_arguments():
+    """x + t·a is rounded in units of 3000, which no value of (x − 3000)³ shows."""
+    bars = []
+    for seed in range(8):
+        x = 3000 + np.random.default_rng(seed).normal(size=18)
+        along = Along(Point(lambda x: ((x - 3000) ** 3,), (x,)))
+        a, b = (draw_direction(Draw(seed, role), (x,), {0}) for role in "ab")
+        w = np.zeros((1, 18))
+        w[0, seed] = 1.0
+        found = along.mixed(a, b, w)
+        true = 6 * (x - 3000) * a[0] * b[0]
+        assert abs(found.value[0] - true[seed]) <= found.bar[0]
+        bars.append(found.bar[0])
+    assert np.median(bars) <= 1e-5
+
+
 def test_mixed_derivatives_begin_with_the_longest_step_unless_told_otherwise():
     """Where rounding alone is left, a step that is left out costs."""
     x, y = np.array([1.5, -2.25]), np.array([3.125, 0.75])

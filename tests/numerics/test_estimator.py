@@ -6,7 +6,7 @@ from gradcheck_cases.norm import rms_norm
 
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.estimator import Differences, noise_lines
+from gradcheck.numerics.estimator import Differences, NoiseProbe, noise_lines
 from gradcheck.numerics.evaluate import Point
 
 
@@ -144,6 +144,19 @@ def test_a_forward_that_refuses_every_step_leaves_the_bar_infinite():
     it = differences(only_here, x)
     it.refine(np.arange(3))
     assert np.isinf(it.estimate.bar).all()
+
+
+def test_a_slope_that_underflows_lies_within_every_bar():
+    """The square of 1e-200 is 0, and so are the squares of its neighbours."""
+    x = 1e-200 * draw("x").signed(64)
+    point = Point(lambda x: (x * x,), (x,))
+    it = Differences(point, 0, np.ones((1, 64)), NoiseProbe(point))
+    assert it.estimate.screened.all()
+    assert covered(it.estimate, 2 * x).all()
+    it.sharpen(np.arange(64))
+    assert covered(it.estimate, 2 * x).all()
+    it.refine(np.arange(64))
+    assert covered(it.estimate, 2 * x).all()
 
 
 # ── settling ─────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,12 @@ from gradcheck.numerics import sparsity
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import Evaluator, Point
-from gradcheck.numerics.kinks_and_slopes import Scales, _fall
+from gradcheck.numerics.kinks_and_slopes import (
+    DirectionThroughAll,
+    Scales,
+    _extrapolated,
+    _fall,
+)
 
 
 def scales(function, x, element=0, dtype=np.float64):
@@ -62,7 +67,7 @@ def test_a_kink_is_found_with_both_of_its_slopes(name):
     found = look(function, [kink])
     assert found.kinked[0] or name == "with a smooth part"  # of which rounding hides the last bits
     assert not found.jumps[0]
-    assert found.bar[0, 0] < 1e-4
+    assert found.bar[0, 0] < (1e-8 if name == "with a smooth part" else 1e-12)
     assert abs(found.low[0, 0] - low) <= 2 * found.bar[0, 0] + 1e-12
     assert abs(found.high[0, 0] - high) <= 2 * found.bar[0, 0] + 1e-12
 
@@ -187,6 +192,30 @@ def test_three_levels_above_the_noise_tell_the_order_and_fewer_do_not(levels, or
     assert _fall(h, np.zeros((levels, 1)), h).order.tolist() == [order]
 
 
+@pytest.mark.parametrize(("roundings", "order"), [(40.0, 1.0), (20.0, np.inf)])
+def test_a_kink_of_a_few_roundings_may_be_rounding(roundings, order):
+    """The least of three levels stands so many times above the rounding of an even part."""
+    h = 4.0 ** -np.arange(3)[:, None]
+    assert _fall(h, np.full((3, 1), h[-1, 0] / roundings), h).order.tolist() == [order]
+
+
+@pytest.mark.parametrize(("noise", "stays"), [(20.0, True), (2e-5, False)])
+def test_a_kink_that_is_gone_where_it_would_show_lies_beside(noise, stays):
+    """At the fifth level its even part is 0; it would be 1/4, above the noise or below it."""
+    h, level = 1e-3 * 4.0 ** -np.arange(12)[:, None], np.arange(12)[:, None]
+    even = np.where(level < 4, h / h[3], 0.0)
+    assert _fall(even, np.where(level < 4, 2e-2, noise), h).stays.tolist() == [stays]
+
+
+@pytest.mark.parametrize(
+    ("function", "flat"),
+    [(np.sign, True), (np.tanh, False), (lambda x: np.sign(x) * (np.abs(x) < 1.9), False)],
+)
+def test_a_function_is_flat_where_no_value_along_a_line_differs(function, flat):
+    point = Point(lambda x: (function(x),), (np.array([1.5, -2.0, 1e-3]),))
+    assert DirectionThroughAll(Evaluator(point, 0)).is_flat() is flat
+
+
 # ── slopes ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -239,6 +268,20 @@ def test_where_values_stand_on_stairs_the_bar_holds_the_slope(function, x, slope
     """Neighbours are equal bit by bit there, and their slope of 0 is no fact."""
     value, bar, split = read(function, np.array([x]), slope)
     assert split or abs(value - slope) <= 2 * bar
+
+
+def test_two_levels_that_agree_by_accident_are_known_as_well_as_the_one_above_moved():
+    h = 4.0 ** -np.arange(4)[:, None]
+    slopes = np.array([0.0, 0.0, 15.0, 15.9375])  # extrapolated: 0, 16, 16
+    values, bars = _extrapolated(slopes[:, None, None], np.zeros((4, 1, 1)), h)
+    assert values.ravel().tolist() == [16.0, 16.0]
+    assert bars.ravel().tolist() == [np.inf, 1.0]
+
+
+def test_a_step_that_is_left_out_leaves_no_bar():
+    h = 4.0 ** -np.array([0, 1, 2, 4])[:, None]
+    _, bars = _extrapolated(np.ones((4, 1, 1)), np.zeros((4, 1, 1)), h)
+    assert np.isinf(bars).all()
 
 
 def test_a_slope_that_only_coarse_scales_have_is_neither_right_nor_wrong():

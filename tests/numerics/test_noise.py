@@ -166,6 +166,22 @@ def test_lines_move_every_floating_element_a_little_and_no_index(dtype):
         assert np.all(index == [2, 1])
         assert np.all(np.abs(moved - x) <= 1e-3 * np.maximum(np.abs(x), 1.0))
     assert np.all(np.ptp(values, axis=1) > 0)
+    # Beside a large number small ones move by the bits that a sum of both still has.
+    assert np.all(np.abs(values - x).max(axis=(0, 1)) >= np.spacing(dtype(0.9)))
+
+
+def test_rounding_that_a_tail_has_collected_is_counted_in_units_of_its_terms():
+    """1 + tanh(−16) is a multiple of 2⁻⁵³ of size 2e-14: a staircase, each step one unit of 1."""
+
+    def tail(x):
+        return (1 + np.tanh(x),)
+
+    x = np.array([-16.0, 0.5])
+    lost, kept = noise.staircase(Point(tail, (x,)), tail(x)[0], rng())
+    assert 0.1 <= lost <= 2
+    assert kept == 0.0
+    smooth = np.array([2e-14, 1.5])
+    assert noise.staircase(Point(lambda x: (np.exp(x),), (x,)), smooth, rng()).tolist() == [0, 0]
 
 
 def test_the_model_counts_a_known_loss_only_where_it_is_large():

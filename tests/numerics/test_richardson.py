@@ -83,6 +83,12 @@ def test_steps_fall_from_half_the_magnitude_of_the_primal():
     assert richardson.top_step(np.zeros((0,))) == 0.5
 
 
+def test_the_finest_steps_of_the_ladder_are_digits_that_a_number_has():
+    """Noise is looked for in the last four of them: a step that vanishes shows none."""
+    finest = richardson.steps(np.array([1.0]), richardson.LADDER_LEVELS)[-4:]
+    np.testing.assert_allclose((1.0 + finest) - (1.0 - finest), 2 * finest, rtol=1e-3)
+
+
 # ── steps as the machine takes them ──────────────────────────────────────────────────────────
 
 

@@ -175,7 +175,9 @@ def test_a_library_function_carries_its_argument_through_its_slope():
     x = Rounded([0.5], [10.0])
     for name, slope in (
         ("exp", np.exp(0.5)),
+        ("expm1", np.exp(0.5)),
         ("log", 2.0),
+        ("log1p", 1 / 1.5),
         ("sqrt", 0.5 / np.sqrt(0.5)),
         ("tanh", 1 - np.tanh(0.5) ** 2),
         ("sin", np.cos(0.5)),

@@ -136,6 +136,14 @@ def test_a_swallowed_nan_leaves_the_finite_steps():
     assert it.owner.tolist() == list(range(6))
 
 
+def test_what_only_a_short_step_moves_is_found_too():
+    def blip(x):  # flat but for a hundredth around 1, and deaf to NaN
+        return np.where(np.abs(x - 1) < 0.01, x - 1, 0.0)
+
+    _, it = found(blip, np.ones((2, 3)))
+    assert it.owner.tolist() == list(range(6))
+
+
 def test_zeros_move_too():
     _, it = found(of(attention.softmax), np.zeros((3, 4)))
     assert it.colours == 4
