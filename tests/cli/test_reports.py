@@ -84,7 +84,9 @@ def test_what_could_not_be_written_after_the_run_is_refused(tmp_path, monkeypatc
 
 def test_files_descriptors_and_devices_are_taken(tmp_path):
     (tmp_path / "old.md").touch()
-    check_writable([tmp_path / "old.md", tmp_path / "new.md", Path("/dev/stderr"), Path(os.devnull)])
+    check_writable(
+        [tmp_path / "old.md", tmp_path / "new.md", Path("/dev/stderr"), Path(os.devnull)]
+    )
 
 
 @pytest.mark.parametrize("lacks", [os.W_OK, os.X_OK])
@@ -104,9 +106,7 @@ def test_the_folder_that_a_link_leads_to_must_take_a_temporary_file(tmp_path, mo
 
 @pytest.mark.parametrize("shown", [True, False])
 @pytest.mark.parametrize("folder", [".", "none"])
-def test_all_that_is_published_must_have_been_written(
-    tmp_path, monkeypatch, capsys, shown, folder
-):
+def test_all_that_is_published_must_have_been_written(tmp_path, monkeypatch, capsys, shown, folder):
     show = console.show
     monkeypatch.setattr(console, "show", lambda text: show(text) and shown)
     monkeypatch.chdir(tmp_path)
