@@ -99,7 +99,7 @@ class ScalarComparison:
             reason = f"{reasons[1]} ({int(blind.sum())} of {failed.size} random directions)"
         with np.errstate(all="ignore"):
             ratio = np.where(error == 0, 0.0, error / room)
-        rank = ratio if failed.any() else np.where(blind, 1 + visible, ratio / 2)
+        rank = np.where(blind, 1 + visible, ratio / 2)
         rank = np.where(failed, np.inf, np.nan_to_num(rank, nan=np.inf))
         order = np.argsort(-rank, kind="stable")[: int(failed.sum()) or 1]
         rows = (self.got, self.want, error, bound, self.bar)

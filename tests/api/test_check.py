@@ -511,3 +511,19 @@ def test_a_gradient_of_another_shape_fails_at_any_size(columns):
     assert not found.ok
     assert f"dw has shape (6, {columns})" in found.details()
     assert check(lambda x, w: x * w, lambda ct, x, w: (ct * w, (ct * x).sum(0)), x, w).ok
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_row_of_zeros_is_seen_where_all_primals_are_equal(full):
+    x = np.ones((64, 16))
+    for row in (8, 11, 30, 55):
+
+        def lost(ct, x, row=row):
+            g = np.repeat(ct[:, None], 16, 1) / 16
+            g[row] = 0
+            return g
+
+        found = check(lambda x: x.mean(-1), lost, x, full=full, explain=False)
+        assert found.findings[0].verdict is Verdict.FAIL, row
+    right = check(lambda x: x.mean(-1), lambda ct, x: np.repeat(ct[:, None], 16, 1) / 16, x)
+    assert right.ok

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.cli.reports import check_folder, refuse_formats, save
+from gradcheck.cli import console
+from gradcheck.cli.reports import check_folder, check_writable, publish, refuse_formats, save
 from gradcheck.errors import UsageError
 
 
@@ -55,3 +56,64 @@ def test_a_report_that_cannot_be_written_is_told(tmp_path, capsys):
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "bad: No such file or directory; the results are on stdout" in said
+
+
+# ── refused before the run ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (("a.md", "a.md"), "--to a.md: named twice; give each report its own file"),
+        (("a.md", "./a.md"), "--to a.md: named twice; give each report its own file"),
+        (("/dev/fd/987",), "--to /dev/fd/987: it is closed; name a file"),
+        (("/dev/stdout", "none/b.md"), "--to none/b.md: there is no folder none; create it first"),
+        ((f"{'x' * 300}.md",), f"--to {'x' * 300}.md: File name too long"),
+        (("folder",), "--to folder: it is a folder; name a file in it"),
+        (("dangling.md",), "--to dangling.md: FOLDER/gone is not a folder; create it"),
+    ],
+)
+def test_what_could_not_be_written_after_the_run_is_refused(tmp_path, monkeypatch, names, says):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("dangling.md").symlink_to("gone/there.md")
+    with pytest.raises(UsageError) as refused:
+        check_writable([Path(name) for name in names], "--to")
+    assert str(refused.value) == says.replace("FOLDER", str(tmp_path.resolve()))
+
+
+def test_files_descriptors_and_devices_are_taken(tmp_path):
+    (tmp_path / "old.md").touch()
+    check_writable(
+        [tmp_path / "old.md", tmp_path / "new.md", Path("/dev/stderr"), Path(os.devnull)]
+    )
+
+
+@pytest.mark.parametrize("lacks", [os.W_OK, os.X_OK])
+def test_the_folder_that_a_link_leads_to_must_take_a_temporary_file(tmp_path, monkeypatch, lacks):
+    (tmp_path / "far").mkdir()
+    far = (tmp_path / "far").resolve()
+    (far / "there.md").touch()
+    (tmp_path / "link.md").symlink_to(far / "there.md")
+    check_writable([tmp_path / "link.md"])
+    monkeypatch.setattr(os, "access", lambda path, how: path != far or not how & lacks)
+    with pytest.raises(UsageError, match=f"no write permission in {far}, needed for a temporary"):
+        check_writable([tmp_path / "link.md"])
+
+
+# ── published after it ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize("folder", [".", "none"])
+def test_all_that_is_published_must_have_been_written(tmp_path, monkeypatch, capsys, shown, folder):
+    show = console.show
+    monkeypatch.setattr(console, "show", lambda text: show(text) and shown)
+    monkeypatch.chdir(tmp_path)
+    targets = [(Path(folder, "a.md"), "markdown"), (Path("b.json"), "json")]
+    whole = publish(
+        "a diff", targets, lambda what, form, width=0: f"{what} as {form}, {width} wide", width=80
+    )
+    assert whole is (shown and folder == ".")
+    assert capsys.readouterr().out == "a diff as terminal, 80 wide"
+    assert Path("b.json").read_text() == "a diff as json, 0 wide"

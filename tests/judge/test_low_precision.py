@@ -9,6 +9,7 @@ from gradcheck_cases import SUITE
 from gradcheck.errors import SpecError
 from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.reference import Reference
+from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.low_precision import (
     DRAWS,
     MAX_RATIO,
@@ -232,7 +233,12 @@ def test_truncation_leans_and_rounding_to_nearest_does_not(sign):
     assert off(down, MIN_BIAS_ERRORS, leaning) is None
 
 
-LOW = ["float16", "bfloat16"]
+@pytest.mark.parametrize(("beyond", "leans"), [(4, False), (5, True)])
+def test_a_fifth_of_the_errors_may_be_beyond_half_a_unit(beyond, leans):
+    place = 2.0**-10
+    want = np.full((1, 20), 1 + place / 2)
+    got = want - place * np.where(np.arange(20) < beyond, 0.9, 0.5)
+    assert (bias(got, want, "float16", list) is not None) is leans
 
 
 class Rounding:
@@ -325,6 +331,51 @@ def test_errors_are_held_against_the_spread_in_the_mean_and_in_one_element(dtype
     assert one.worst[0].error > 2 * one.worst[0].bound
     failed = Finding(name="x", verdict=Verdict.FAIL, reason="by bounds", compared=want.size)
     assert judge_spread(failed, want, want, dtype, None, ((40,), ("a", "b"))) is failed
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_what_lies_beyond_the_spread_is_a_failure_from_twice_its_limit_on(dtype):
+    want, _, spread, _ = known(dtype)
+    for times, verdict in ((2, "pass"), (3, "inconclusive"), (5, "fail")):  # 2.16 is explained
+        found = said(dtype, want + times * spread.spread, want, spread)
+        assert (times, found.verdict) == (times, verdict)
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_a_sign_changes_nothing_of_what_would_be_seen(dtype):
+    want, place, spread, _ = known(dtype)
+    minus = replace(spread, want=-want)
+    seen, of_minus = (
+        said(dtype, one.want + place, one.want, one, Verdict.INCONCLUSIVE).smallest_visible_error
+        for one in (spread, minus)
+    )
+    assert seen == of_minus == pytest.approx(np.max(MAX_RATIO * spread.spread / want))
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_what_does_not_count_is_not_held_against_any_spread(dtype):
+    want = known(dtype)[0]
+    counts = np.ones(want.shape, dtype=bool)
+    counts[0, 3] = False
+    value = want.copy()
+    value[1, 5] = np.nan  # nor does what is not known
+    draws = [want * (1 + tolerance_of(dtype).u * (-1) ** k) for k in range(DRAWS)]
+    spread = Dispersion.of(dtype, certain(value), draws, counts)
+    got = want.copy()
+    got[0, 3] = got[1, 5] = 1e3
+    got[0, 0] += last_place(want, dtype)[0, 0] * 1.01
+    assert said(dtype, got, value, spread).verdict is Verdict.PASS
+    got[0, 4] = 1e3
+    assert said(dtype, got, value, spread).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_terms_that_cancel_leave_half_a_unit_of_each(dtype):
+    """Sixteen of size 1, whose sum is 1/1000: in the mean they lose 0.5 · u · √16, six times."""
+    want, u = np.full((1, 40), 1e-3), tolerance_of(dtype).u
+    truth = replace(certain(want), scale=np.full((1, 40), 16.0), terms=np.full(40, 16))
+    spread = Dispersion.of(dtype, truth, [want] * DRAWS, np.isfinite(want))
+    np.testing.assert_allclose(spread.spread, 0.5 * u * 4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", LOW)

@@ -490,6 +490,19 @@ def test_primals_of_any_layout_are_handed_over_row_by_row():
     assert handed.floating == [0, 1]
 
 
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_cotangent_that_is_rounded_is_seen_at_any_size_of_the_gradient(dtype, size):
+    x = np.full(3, size, dtype)
+
+    def rounds(ct, x):
+        return (ct.astype(np.float16).astype(dtype) * x,)
+
+    for vjp, fits in ((lambda ct, x: (ct * x,), True), (rounds, False)):
+        pair = FunctionPair(lambda x: np.sum(x * x) / 2, vjp, (x,), {})
+        assert pair.scales(x.astype(float), pair.outputs()[0]) is fits
+
+
 def test_a_cotangent_of_thirds_cannot_be_written_to():
     """Whoever scales it in place would have scaled what it is judged by."""
     x = np.ones(3)

@@ -3,36 +3,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gradcheck.errors import SpecError, Unsupported
+from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundRule
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.rule import certified_rule, judge_rule
-from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.rule import RuleCase, RuleSpec, Steps
-
-LR = 0.0625
-
-
-def init(xp, params):
-    return {"buf": {name: xp.zeros_like(p) for name, p in params.items()}}
-
-
-def heavy(xp, params, grads, state, t, *, momentum=0.5):
-    buf = {name: momentum * state["buf"][name] + g for name, g in grads.items()}
-    return {name: p - LR * buf[name] for name, p in params.items()}, {"buf": buf}
-
-
-def drawn(draw, *_):
-    return {"w": draw.signed(2, 3), "s": draw.signed()}
-
-
-def truth_of(**parts):
-    sample = Steps(name="typical", hunts="a sign", params=drawn, gradients=drawn, **parts)
-    spec = RuleSpec("heavy", init, heavy, (sample,), "p", "s")
-    return RuleTruth(RuleCase(spec, spec.dialects[0], sample, 0, "test"))
+from tests.judge.heavy_ball import LR, truth_of
 
 
 @pytest.fixture(scope="module")
@@ -271,26 +249,6 @@ def test_saying_nothing_and_lacking_are_told_apart(truth):
     assert judge_rule(truth, Bound(right), "float16")[0].verdict is Verdict.UNSUPPORTED
 
 
-def test_a_rule_that_gives_no_numbers_is_at_fault_itself():
-    def divide(xp, params, grads, state, t, *, momentum=0.5):
-        return {n: p / (0 * p) for n, p in params.items()}, {}
-
-    sample = Steps(name="typical", hunts="a sign", params=drawn, gradients=drawn)
-    spec = RuleSpec("heavy", init, divide, (sample,), "p", "s")
-    with pytest.raises((SpecError, ZeroDivisionError)):
-        RuleTruth(RuleCase(spec, spec.dialects[0], sample, 0, "test")).rows("float64")
-
-
-def test_a_rule_that_changes_shapes_is_at_fault_itself():
-    def flat(xp, params, grads, state, t, *, momentum=0.5):
-        return {n: xp.reshape(p, (-1,)) for n, p in params.items()}, {}
-
-    sample = Steps(name="typical", hunts="a sign", params=drawn, gradients=drawn)
-    spec = RuleSpec("heavy", init, flat, (sample,), "p", "s")
-    with pytest.raises(SpecError, match="gives tensors of shape"):
-        RuleTruth(RuleCase(spec, spec.dialects[0], sample, 0, "test"))
-
-
 # ── sharpness ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -304,14 +262,6 @@ def test_the_certificate_says_what_would_be_rejected(truth):
 
 def bouncing(xp, params, drawn):
     return {name: 3 * p for name, p in params.items()}
-
-
-def test_single_steps_are_known_exactly_and_a_way_as_well_as_float64_rounds(truth):
-    for dtype in ("float64", "float32"):
-        for row in truth.rows(dtype)["w"]:
-            exact = row.single or dtype == "float64"
-            lost = 0.0 if exact else 4 * 2.0**-53 * row.cost
-            np.testing.assert_array_equal(row.bar, np.abs(row.want) * 2.0**-53 + lost)
 
 
 def test_a_way_on_which_rounding_grows_is_cut_and_single_steps_are_not():

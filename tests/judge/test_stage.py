@@ -9,9 +9,9 @@ import pytest
 from gradcheck_cases import SUITE, activation, convolution
 
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.judge.stage import StageTruth, judge_stage, tie_bounds
+from gradcheck.judge.stage import StageTruth, _draw_cotangent, judge_stage, tie_bounds
 from gradcheck.numerics.arithmetic import FLOATS
-from gradcheck.numerics.narrow import narrower, short
+from gradcheck.numerics.narrow import TYPES, narrower, short
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.fault import PLACES, narrowed
@@ -75,6 +75,16 @@ def test_the_reference_cotangent_alone_would_miss_what_only_another_shows():
     known = StageTruth(TRUTH, stage)
     assert known.names == ("reference", "random")
     assert np.abs(known.cts[1][0]).min() >= 0.5
+
+
+@pytest.mark.parametrize("few", [(), (2,)])
+def test_every_narrower_type_would_round_a_random_cotangent(few):
+    """By nearly as much as it rounds anything: one that it holds would show no rounding."""
+    for name in map(str, range(8)):
+        drawn = _draw_cotangent(CASE, name, 0, few)
+        for narrow in TYPES:
+            off = np.max(np.abs(narrow.rounded(drawn) - drawn) / np.abs(drawn))
+            assert off >= 0.45 * 2.0**-narrow.bits, narrow.name
 
 
 @pytest.mark.slow(keep=4)

@@ -34,10 +34,7 @@ ALSO = {
         "tests/report/test_stored.py", "tests/report/test_json.py", "tests/report/test_schema.py",
     ),
     "cli/exit_codes.py": ("tests/cli/test_exit_codes.py", "tests/cli/test_usage.py"),
-    "cli/reports.py": (
-        "tests/cli/test_reports.py", "tests/cli/test_usage.py",
-        "tests/cli/test_hostile.py",
-    ),
+    "cli/reports.py": ("tests/cli/test_reports.py", "tests/cli/test_usage.py"),
 }  # fmt: skip
 """Tests that belong to a package beside its own folder."""
 PATIENCE = 60.0

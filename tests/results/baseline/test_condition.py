@@ -55,6 +55,7 @@ def test_what_is_no_condition_is_refused(text, says):
         ("not device == 'cuda'", True),
         ("version < '2.9'", False),  # as texts it would be
         ("version >= '2.9' and version <= '2.10'", True),
+        ("version <= '2.9'", False),
         ("version == '2.10'", True),
         ("version != '2.10'", False),
         ("'2.9' < version", True),

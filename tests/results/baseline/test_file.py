@@ -84,6 +84,10 @@ def test_a_time_is_no_date(make):
         ('dtypes = ["float46"]\n', "unknown dtype 'float46': did you mean 'float64'?"),
         ("known = 3\n", "known = 3: write every entry under a line `[[known]]`"),
         ("known = [3]\n", "write every entry under a line `[[known]]`"),
+        (
+            'known = [3]\nsuite = """\n[[known]]\n"""\n',
+            "write every entry under a line `[[known]]`",
+        ),
         ("[known]\nmatch = 'a'\n", "write every entry under a line `[[known]]`"),
         ('known = [{match = "a/b/c/d"}]\n', "write every entry under a line `[[known]]`"),
         ("a = " + "[" * 20_000, "it is no TOML"),

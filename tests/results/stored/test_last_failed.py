@@ -54,6 +54,11 @@ def test_one_wrong_gradient_is_enough(make):
     assert after({}, run) == {"reference": ["relu/default/typical/float64"]}
 
 
+def test_what_comes_after_a_case_that_was_left_out_counts(make):
+    run = make.run(make.result("tanh", verdict="skip"), make.result("relu", verdict="fail"))
+    assert after({}, run) == {"reference": ["relu/default/typical/float64"]}
+
+
 def test_a_failure_that_is_known_is_none_here(make, some):
     tanh = some.results[1]
     entry = Expected(accepted=True, known=Known.XFAIL, entry="k.toml:3")

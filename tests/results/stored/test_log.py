@@ -151,6 +151,25 @@ def test_a_full_disk_ends_the_log_and_nothing_else(tmp_path, make, monkeypatch, 
         assert not read(path).complete
 
 
+def test_nothing_follows_half_a_line_where_there_is_room_again(tmp_path, make, monkeypatch):
+    class Cleared(Full):
+        def write(self, data):
+            try:
+                return super().write(data)
+            except OSError:
+                self.room = 1 << 30
+                raise
+
+    run, path = make.whole(), tmp_path / "run.jsonl"
+    whole, opened = render(run, "jsonl").encode(), logs.opened
+    some = whole.index(b"\n") + 1000
+    monkeypatch.setattr(logs, "opened", lambda path: Cleared(some, opened(path)))
+    log = streamed(run, path)
+    log.ends(run)
+    assert log.trouble == "No space left on device"
+    assert path.read_bytes() == whole[:some]
+
+
 def test_a_stream_that_takes_little_at_once_gets_all(tmp_path, make, monkeypatch):
     run, path = make.whole(), tmp_path / "run.jsonl"
     full(monkeypatch, 1 << 30)
