@@ -36,7 +36,7 @@ def test_the_operator_takes_about_twenty_lines():
 
 @pytest.mark.slow
 def test_it_runs_and_passes_in_every_dtype(mycases):
-    run = gradcheck("run", "-q", "--dtype", "all", cwd=mycases)
+    run = gradcheck("run", "--dtype", "all", cwd=mycases)
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(r"RESULT pass checked=16 pass=16 ", run.stdout)
     assert "deliberately wrong gradients were caught" in run.stdout
@@ -145,7 +145,7 @@ def mymodel(tmp_path):
 
 @pytest.mark.slow
 def test_the_model_runs_and_passes_at_fifty_digits_and_in_both_dtypes(mymodel):
-    run = gradcheck("run", "-q", "--model", "autoencoder", cwd=mymodel)
+    run = gradcheck("run", "--model", "autoencoder", cwd=mymodel)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "RESULT pass" in run.stdout
     for name in ("dw", "db", "dc", "encode", "squash", "loss"):

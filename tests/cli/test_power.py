@@ -156,7 +156,7 @@ def test_a_sound_suite_shows_matrix_cheapest_killer_and_certificate(power):
         ("ALARM", "square/default/only/float64: the right VJP does not pass; run it with"),
         ("TROUBLE", "many/default/only: the sample draws 2 primals, forward takes ['x']"),
         ("BROKEN", "mutant square/wrong raises AttributeError: `xp.nothing` is not in the"),
-        ("USELESS", "square/default/only: this sample rejects nothing; give it other values"),
+        ("USELESS", "square/default/only: this sample rejects nothing; change its values or remove it"),
         ("STOPS", "incomplete: the run stopped early"),
         ("EMPTY", "nothing was attacked"),
     ],

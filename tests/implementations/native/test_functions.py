@@ -75,7 +75,8 @@ TABLE = {
     "accumulating, undeclared": (
         entry("mul_adds"),
         {"x": ("fail", ADDS, "A",
-               "the gradient of x is added to what its buffer held, which was not cleared")},
+               "the gradient of x is added to what its buffer held: clear it first, or declare "
+               "`accumulates`")},
     ),
     "accumulating, another declared": (
         entry("mul_adds_both", more='accumulates = ["dx"]'),

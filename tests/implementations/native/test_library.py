@@ -357,7 +357,7 @@ def test_a_run_that_does_not_begin(results):
 @pytest.mark.slow
 def test_several_processes_say_the_same(results):
     entries = (entry("mul_past"), entry("from_output"))
-    words = ("--op", "mul", "--op", "tanh")
+    words = ("--op", "mul", "--op", "tanh", "--all")
     (code, alone), (again, shared) = (
         results(*entries, words=[*words, *jobs]) for jobs in ([], ["-j", "2"])
     )
