@@ -56,9 +56,7 @@ def commanding(text):
 
 
 @pytest.mark.slow
-def test_code_that_does_its_worst_is_reported_and_commands_nobody(
-    judged, folder, capsys, untimed
-):
+def test_code_that_does_its_worst_is_reported_and_commands_nobody(judged, folder, capsys, untimed):
     done, found = judged
     assert done.returncode == 1, done.stderr[-2000:]
     assert commanding(done.stdout) == commanding(done.stderr) == []

@@ -151,12 +151,15 @@ def test_a_sound_suite_shows_matrix_cheapest_killer_and_certificate(power):
     ("word", "said"),
     [
         ("SURVIVOR", "square/wrong survives: It is wrong. No sample rejects it; add one that does"),
-        ("REFUTED", "square/wrong: it is said to be equivalent (1 = 1.), but default/only rejects"),
+        ("REFUTED", "square/wrong: it is declared equivalent (1 = 1.), but default/only rejects"),
         ("MISNAMED", "square/wrong: its killer 'only' does not catch it, default/large does; name"),
         ("ALARM", "square/default/only/float64: the right VJP does not pass; run it with"),
         ("TROUBLE", "many/default/only: the sample draws 2 primals, forward takes ['x']"),
         ("BROKEN", "mutant square/wrong raises AttributeError: `xp.nothing` is not in the"),
-        ("USELESS", "square/default/only: this sample rejects nothing; change its values or remove it"),
+        (
+            "USELESS",
+            "square/default/only: this sample rejects nothing; change its values or remove it",
+        ),
         ("STOPS", "incomplete: the run stopped early"),
         ("EMPTY", "nothing was attacked"),
     ],

@@ -122,7 +122,15 @@ def test_a_framework_of_another_version_is_refused_before_the_first_case(cluster
 def test_what_kills_its_process_is_a_crash_and_kills_no_worker(folder, cluster):
     (folder.path / "kernels.py").write_text(KERNELS)
     (folder.path / "deadly").touch()
-    words = ("--impl", "kernels:IMPL", "--no-isolate", "--no-contract", "--dtype", "float64", "--all")
+    words = (
+        "--impl",
+        "kernels:IMPL",
+        "--no-isolate",
+        "--no-contract",
+        "--dtype",
+        "float64",
+        "--all",
+    )
     out, err, code = folder.run(*DASK, "--scheduler", cluster.address, *words, "--format", "json")
     assert (err, code) == ("", 1)  # what it printed is in the log of its worker
     assert "| ::error::last words" in cluster.log()
