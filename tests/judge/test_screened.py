@@ -448,7 +448,8 @@ def test_every_element_of_a_flat_primal_has_its_turn():
 
 def test_signs_follow_no_rule_and_never_change():
     signs = screening._signs(4096)
-    assert (np.abs(signs) <= 1).all() and (np.abs(signs) > 15 / 16).all()
+    assert (np.abs(signs) <= 1).all()
+    assert (np.abs(signs) > 15 / 16).all()
     assert np.unique(np.abs(signs)).size > 0.9 * signs.size  # balanced signs add up to no zero
     for lag in (0, 1, 2, 3, 16, 64, 1024):
         product = signs[lag:] * signs[: signs.size - lag] if lag else signs
